@@ -178,9 +178,21 @@ async fn create_once(store: &Store, creation: &Arc<Creation>) -> Result<Created,
             Strategy::Reject | Strategy::Enqueue => pipeline(client, creation).await?,
             Strategy::Interrupt | Strategy::Rollback => after_others(client, creation).await?,
         };
+        // An earlier attempt may have been written while this one waited for it.
+        if is_retry
+            && !is_inserted(row.as_ref())?
+            && let Some(created) = written_before(client, new).await?
+        {
+            return Ok(created);
+        }
         outcome(client, new, row).await
     })
     .await
+}
+
+fn is_inserted(row: Option<&Row>) -> Result<bool, Error> {
+    let run = row.map(|row| column::<Option<Uuid>>(row, "run_id"));
+    Ok(run.transpose()?.flatten().is_some())
 }
 
 fn created(row: &Row) -> Result<Created, Error> {
@@ -254,11 +266,7 @@ async fn after_others(client: &mut Object, creation: &Creation) -> Result<Option
     let transaction = client.transaction().await?;
     let row = clear_and_insert(transaction.client(), &prepared, new, kwargs, *branch).await?;
     // A run that exists already must not have ended others.
-    let inserted = match &row {
-        Some(row) => column::<Option<Uuid>>(row, "run_id")?.is_some(),
-        None => false,
-    };
-    if inserted {
+    if is_inserted(row.as_ref())? {
         transaction.commit().await?;
     } else {
         transaction.rollback().await?;
@@ -344,7 +352,7 @@ pub(in super::super) async fn within(client: &Object, new: &NewRun) -> Result<Cr
 
 async fn outcome(client: &Object, new: &NewRun, row: Option<Row>) -> Result<Created, Failure> {
     if let Some(row) = &row
-        && column::<Option<Uuid>>(row, "run_id")?.is_some()
+        && is_inserted(Some(row))?
     {
         return Ok(created(row)?);
     }

@@ -3,17 +3,14 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures::future;
-use tokio_postgres::Row;
-use uuid::Uuid;
 
-use super::{created, outcome, pipeline::Statements, written_before};
+use super::{created, is_inserted, outcome, pipeline::Statements, written_before};
 use crate::{
     checkpoint::Error,
     id::BranchId,
     runs::{Created, CreatedBatch, NewRun, request::codec as request_codec},
     storage::postgres::{
         Store,
-        columns::column,
         connection::{self, Failure, Object},
     },
 };
@@ -61,6 +58,10 @@ pub(in super::super::super) async fn create_runs(
         }
         if let Some((at, run)) = refused.and_then(|at| Some((at, new.get(at)?))) {
             transaction.rollback().await?;
+            // An earlier attempt may have been written while this one waited for it.
+            if is_retry && let Some(written) = all_written_before(&client, new).await? {
+                return Ok(written);
+            }
             let reason = outcome(&client, run, rows.swap_remove(at)).await?;
             return Ok(CreatedBatch::None(at, reason));
         }
@@ -69,11 +70,6 @@ pub(in super::super::super) async fn create_runs(
         Ok(CreatedBatch::All(all.collect::<Result<_, _>>()?))
     })
     .await
-}
-
-fn is_inserted(row: Option<&Row>) -> Result<bool, Error> {
-    let run = row.map(|row| column::<Option<Uuid>>(row, "run_id"));
-    Ok(run.transpose()?.flatten().is_some())
 }
 
 /// The runs as an earlier attempt has written them whose response was lost, if it has: then all are

@@ -3,19 +3,17 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use uuid::Uuid;
+use futures::future;
+use tokio_postgres::Row;
 
 use super::{
-    created, many, outcome,
+    created, is_inserted, many, outcome,
     queue::{Creation, CreationQueue, Tried, Waiting},
 };
 use crate::{
     contention::groups::{Ended, Groups},
     fail_point,
-    storage::postgres::{
-        columns::column,
-        connection::{Failure, Object, Pool, acquire},
-    },
+    storage::postgres::connection::{Failure, Object, Pool, acquire},
 };
 
 /// A queue whose groups take their connections from `pool`, one after the other: what comes meanwhile is the next
@@ -51,14 +49,8 @@ async fn write(pool: &Pool, mut all: Vec<Waiting>) -> Ended {
         return Ended::Break(());
     };
     fail_point!("creations::group");
-    match attempt(&client, &creations).await {
-        Ok(tried) => {
-            for (one, tried) in group.into_iter().zip(tried) {
-                // A request may have stopped waiting; what was committed stays.
-                let _ = one.reply.send(tried);
-            }
-            Ended::Continue(())
-        }
+    let rows = match attempt(&client, &creations).await {
+        Ok(rows) => rows,
         // One failing member fails them all; alone each gets its own result, after retries of its own.
         Err(failure) => {
             let error = failure.into_error();
@@ -66,34 +58,47 @@ async fn write(pool: &Pool, mut all: Vec<Waiting>) -> Ended {
             for one in group {
                 let _ = one.reply.send(Tried::Unknown);
             }
-            Ended::Break(())
+            return Ended::Break(());
         }
+    };
+    let mut refused = Vec::new();
+    for (one, row) in group.into_iter().zip(rows) {
+        let tried = match row {
+            None => Tried::NotWritten,
+            Some(row) => match is_inserted(Some(&row)) {
+                Ok(true) => Tried::Done(created(&row)),
+                Ok(false) => {
+                    refused.push((one, row));
+                    continue;
+                }
+                Err(error) => Tried::Done(Err(error)),
+            },
+        };
+        // A request may have stopped waiting; what was committed stays.
+        let _ = one.reply.send(tried);
     }
+    // In one round trip, for which those that are written do not wait.
+    let reasons = refused.into_iter().map(|one| tell_reason(&client, one));
+    future::join_all(reasons).await;
+    Ended::Continue(())
 }
 
-async fn attempt(client: &Object, group: &[Arc<Creation>]) -> Result<Vec<Tried>, Failure> {
+/// Rows of the runs of a group, none for those whose locks were not free.
+async fn attempt(client: &Object, group: &[Arc<Creation>]) -> Result<Vec<Option<Row>>, Failure> {
     client.carries(group.iter().map(|one| one.kwargs.len()).sum());
     // One that is alone goes so too: it waits for nobody's lock, since others come meanwhile.
     let statements = many::Statements::on(client).await?;
-    let rows = statements.send(client, group).await?;
-    let mut tried = Vec::with_capacity(rows.len());
-    for (creation, row) in group.iter().zip(rows) {
-        let Some(row) = row else {
-            tried.push(Tried::NotWritten);
-            continue;
-        };
-        let is_written = column::<Option<Uuid>>(&row, "run_id")?.is_some();
-        let done = if is_written {
-            Ok(created(&row))
-        } else {
-            match outcome(client, &creation.new, Some(row)).await {
-                Ok(refused) => Ok(Ok(refused)),
-                Err(Failure::Final(error)) => Ok(Err(error)),
-                Err(failure) => Err(failure),
-            }
-        };
-        // What was refused is tried alone when the reason cannot be read.
-        tried.push(done.map_or(Tried::NotWritten, Tried::Done));
-    }
-    Ok(tried)
+    statements.send(client, group).await
+}
+
+/// Tells why a run was refused.
+async fn tell_reason(client: &Object, (one, row): (Waiting, Row)) {
+    fail_point!(async "creations::refused");
+    let tried = match outcome(client, &one.creation.new, Some(row)).await {
+        Ok(reason) => Tried::Done(Ok(reason)),
+        Err(Failure::Final(error)) => Tried::Done(Err(error)),
+        // It is tried alone when the reason cannot be read.
+        Err(Failure::Database(_)) => Tried::NotWritten,
+    };
+    let _ = one.reply.send(tried);
 }
