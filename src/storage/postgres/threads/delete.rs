@@ -20,6 +20,12 @@ const ALLOW_PURGE: &str = "SELECT set_config('backstitch.purge', 'on', true)";
 const FAMILY: &str = "
 SELECT thread_id, deleted_at IS NULL AS alive FROM threads WHERE tree_id = $1 ORDER BY created_at, thread_id FOR UPDATE";
 
+/// Whoever commits locks its branch before its thread: in another order both would wait for each other. The order of
+/// texts is that of ids, and keeps the planner from the index of all branches.
+const LOCK_BRANCHES: &str = r#"
+SELECT 1 FROM branches b WHERE b.tree_id = $1 AND b.thread_id = ANY (ARRAY(SELECT t.thread_id FROM threads t WHERE t.tree_id = $1))
+ ORDER BY b.branch_id::text COLLATE "C" FOR UPDATE"#;
+
 const LOCK_TREE: &str = "SELECT 1 FROM trees WHERE tree_id = $1 FOR UPDATE";
 
 /// Everything goes by the threads of the tree, results by its checkpoints. Rows of branches go first,
@@ -167,8 +173,9 @@ pub(in super::super) async fn delete_all(client: &Client, tree: Uuid) -> Result<
     Ok(living)
 }
 
-/// The living threads of a tree, locked, oldest first.
+/// The living threads of a tree, locked behind its branches, oldest first.
 async fn living(client: &Client, tree: Uuid) -> Result<Vec<ThreadId>> {
+    client.query(LOCK_BRANCHES, &[&tree]).await?;
     let mut living = Vec::new();
     for row in client.query(FAMILY, &[&tree]).await? {
         if row.try_get("alive")? {
@@ -265,6 +272,7 @@ pub(in super::super) async fn purge(
 statements!(
     ALLOW_PURGE,
     FAMILY,
+    LOCK_BRANCHES,
     LOCK_TREE,
     WIPE,
     FORGET_DERIVED,
