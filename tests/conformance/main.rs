@@ -7,7 +7,9 @@
 
 mod cases;
 mod claims_at_once;
+mod groups;
 mod item_model;
+mod lossy;
 mod meaning;
 mod memory;
 mod only_postgres;
