@@ -19,6 +19,8 @@ use crate::{
 const POLL: Duration = Duration::from_millis(500);
 /// Pause after the storage failed.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How often the result of an ended run is read before it counts as one without values.
+const TRIES: usize = 10;
 
 impl Service {
     /// The result of a run of this process. A run that was deleted or rolled back meanwhile is not
@@ -133,7 +135,8 @@ impl Service {
 
     /// The result of a run whose row is gone: a temporary one may have left its log.
     async fn result_of_gone(&self, run: Target) -> RunResult {
-        let result = self.result_of_log(run).await.unwrap_or_else(|error| {
+        let read = || async { Ok(self.result_of_log(run).await?) };
+        let result = patiently(read).await.unwrap_or_else(|error| {
             tracing::warn!(%error, run = %run.run, "the log of a run could not be read");
             None
         });
@@ -147,14 +150,14 @@ impl Service {
 
     /// The result of a run by its final row; values that are large are read once there is memory for them.
     async fn result_read_in(&self, row: &Run, memory: Option<&ReadMemory>) -> RunResult {
-        let head = async {
+        let head = || async {
             let thread = self.shared.thread(row.thread).await?;
             match memory {
                 Some(memory) => self.shared.head_read_in(&thread, memory).await,
                 None => Ok((self.shared.head_of(&thread).await?, None)),
             }
         };
-        let (head, reserved) = head.await.unwrap_or_else(|error| {
+        let (head, reserved) = patiently(head).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the values of a run could not be read");
             (Head::default(), None)
         });
@@ -187,4 +190,21 @@ impl Service {
         self.inner.hub.finish(publisher);
         pending.result.send_replace(Some(Arc::new(result)));
     }
+}
+
+/// Reads again while the storage is away or busy: a result without its values would be taken for the true one.
+async fn patiently<T, F>(read: impl Fn() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    for _ in 1..TRIES {
+        match read().await {
+            Err(Error::Storage(error)) if error.may_pass() => {
+                tracing::info!(%error, "the result of a run is read again");
+                tokio::time::sleep(PAUSE).await;
+            }
+            read => return read,
+        }
+    }
+    read().await
 }
