@@ -140,8 +140,9 @@ pub(super) async fn once(
     };
     let status = response.status();
     let is_refusal = matches!(status, StatusCode::FORBIDDEN | StatusCode::NOT_FOUND);
-    // A refusal holds until the client has the right, not for a day.
-    if status.is_server_error() || is_refusal && access.was_refused() {
+    // A refusal holds until the client has the right, and one for too much at once until there is less: not for a day.
+    let is_busy = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+    if is_busy || is_refusal && access.was_refused() {
         return Ok(response);
     }
     if response.extensions().get::<OnlyRead>().is_some() {

@@ -17,6 +17,7 @@ on_both_storages!(
     a_key_belongs_to_one_request,
     requests_sent_at_once_have_one_effect_and_one_answer,
     a_refusal_is_kept_too,
+    what_was_too_much_is_tried_again_with_its_key,
     a_repeated_run_is_the_first_run,
     a_repeated_stream_joins_the_run_that_was_created,
     a_repeated_wait_gives_the_end_of_the_run_that_was_created,
@@ -159,6 +160,28 @@ fn requests_sent_at_once_have_one_effect_and_one_answer(place: &Place) {
         .filter(|answer| answer.header("idempotency-replayed").is_none());
     assert_eq!(fresh.count(), 1);
     assert_eq!(runs(&client, &thread).len(), 1);
+}
+
+fn what_was_too_much_is_tried_again_with_its_key(place: &Place) {
+    let setup = Setup::example("reference_server").env("BACKSTITCH_MAX_QUEUED", "1");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let path = format!("/threads/{thread}/runs");
+    let [gate, queued] = [3_600_000, 1].map(|ms| {
+        let run = ok(client.post(&path, &slow(ms)), 200);
+        run["run_id"].as_str().unwrap().to_owned()
+    });
+    for _ in 0..2 {
+        let refused = post(&client, &path, "k", &slow(1));
+        assert_eq!(refused.status, 429);
+        assert_eq!(refused.header("idempotency-replayed"), None);
+    }
+    let cancel = |run: &str| format!("{path}/{run}/cancel?wait=true");
+    assert!(client.send("POST", &cancel(&queued), &[], b"").status < 300);
+    let created = ok(post(&client, &path, "k", &slow(1)), 200);
+    assert_eq!(runs(&client, &thread)[0]["run_id"], created["run_id"]);
+    assert!(client.send("POST", &cancel(&gate), &[], b"").status < 300);
 }
 
 fn a_refusal_is_kept_too(place: &Place) {
