@@ -24,11 +24,8 @@ macro_rules! run {
         run!(@ retry &$store.pools.critical, $($call)*)
     };
     (log_read $store:ident, $($call:tt)*) => {{
-        // Whoever waits for its share must not have a turn meanwhile that others could use.
-        let pool = &$store.pools.reads;
-        let _share = pool.share().await.map_err(connection::Failure::into_error)?;
         let _turn = $store.streams.turn().await?;
-        run!(@ retry_in_share pool, $($call)*)
+        run!(@ retry_in_share &$store.pools.reads, $($call)*)
     }};
     ($kind:ident $store:ident, $($call:tt)*) => {
         run!(@ retry &$store.pools.reads, $($call)*)
