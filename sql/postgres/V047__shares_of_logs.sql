@@ -1,7 +1,8 @@
 -- How many bytes of stored events each principal has, so that removing what is beyond its share needs no sum over all
 -- its chunks. Triggers count, so that no way of writing or deleting is forgotten. A transaction counts in the part of
--- its connection alone: those of one principal seldom wait for each other, and two that change several chunks take the
--- same rows in the same order.
+-- its connection alone, so that those of one principal seldom wait for each other. A statement changes the counts of
+-- several principals in their order. Transactions that delete runs of several one by one may wait for each other in
+-- the same part; one of them is then tried again.
 
 CREATE FUNCTION sum_changed_chunks() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -168,14 +168,14 @@ pub(in super::super) async fn delete_tree(
 /// Deletes a tree in a transaction that holds it; returns the threads that were not deleted before.
 pub(in super::super) async fn delete_all(client: &Client, tree: Uuid) -> Result<Vec<ThreadId>> {
     client.query(ALLOW_PURGE, &[]).await?;
+    client.query(LOCK_BRANCHES, &[&tree]).await?;
     let living = living(client, tree).await?;
     wipe(client, tree).await?;
     Ok(living)
 }
 
-/// The living threads of a tree, locked behind its branches, oldest first.
+/// The living threads of a tree, locked, oldest first.
 async fn living(client: &Client, tree: Uuid) -> Result<Vec<ThreadId>> {
-    client.query(LOCK_BRANCHES, &[&tree]).await?;
     let mut living = Vec::new();
     for row in client.query(FAMILY, &[&tree]).await? {
         if row.try_get("alive")? {
@@ -188,6 +188,12 @@ async fn living(client: &Client, tree: Uuid) -> Result<Vec<ThreadId>> {
 /// Deletes a thread in a transaction that holds the tree. False when somebody else was first.
 pub(in super::super) async fn delete(client: &Client, tree: Uuid, thread: Uuid) -> Result<bool> {
     client.query(ALLOW_PURGE, &[]).await?;
+    client.query(LOCK_BRANCHES, &[&tree]).await?;
+    delete_alone(client, tree, thread).await
+}
+
+/// As [`delete`], without locking branches of other threads first.
+async fn delete_alone(client: &Client, tree: Uuid, thread: Uuid) -> Result<bool> {
     let living = living(client, tree).await?;
     if !living.contains(&ThreadId(thread)) {
         return Ok(false);
@@ -254,7 +260,8 @@ pub(in super::super) async fn purge(
     allowed?;
     locked?;
     if members?.len() > 1 {
-        delete(transaction.client(), tree, thread).await?;
+        // The threads are locked already: branches come before them, if at all.
+        delete_alone(transaction.client(), tree, thread).await?;
         return Ok(());
     }
     let wipe = transaction.prepare_cached(WIPE).await?;
