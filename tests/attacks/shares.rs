@@ -9,8 +9,10 @@ use test_support::talk::{ok, until};
 
 use crate::lists::thread_of_texts;
 
-/// Reads whose statement waits for a lock.
-const WAITING: &str = "SELECT count(*)::text FROM pg_locks WHERE NOT granted";
+/// Reads whose statement waits for a lock, in this database and for a client.
+const WAITING: &str = "
+SELECT count(DISTINCT l.pid)::text FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+ WHERE NOT l.granted AND a.datname = current_database() AND a.backend_type = 'client backend'";
 
 /// Lists whose rows are still being read have their share of the connections and no more. What
 /// reads a table that somebody has locked takes for ever.
