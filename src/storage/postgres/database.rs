@@ -7,7 +7,7 @@ use super::{
     connection::{Options, Pools, hot::Hot, streams::ReaderTurns, transaction::Turns},
     error::Error,
     link::DatabaseLinker,
-    runs::create::{group, queue::CreationQueue},
+    runs::create::queue::CreationQueue,
     threads::create::group::ThreadQueue,
 };
 
@@ -36,7 +36,7 @@ impl Store {
         let hot = Hot::new(options.patience);
         Ok(Self {
             commits: CommitQueue::new(&pools.critical),
-            creations: group::queue(&pools.critical),
+            creations: CreationQueue::new(&pools.critical),
             new_threads: ThreadQueue::new(&pools.reads),
             turns: Turns::new(pools.trees.clone(), hot.clone()),
             hot,

@@ -1,7 +1,7 @@
 //! New runs: inserted, and started when their slot is free, in one transaction.
 
 pub(super) mod batch;
-pub(in super::super) mod group;
+mod group;
 mod many;
 mod pipeline;
 pub(in super::super) mod queue;
@@ -159,7 +159,7 @@ pub(in super::super) async fn create_run(store: &Store, new: NewRun) -> Result<C
 async fn create_once(store: &Store, creation: &Arc<Creation>) -> Result<Created, Error> {
     let _turn = store.hot.thread(creation.new.thread).await?;
     let critical = &store.pools.critical;
-    let may_be_written = match store.creations.create(creation).await? {
+    let may_be_written = match store.creations.create(creation, group::begin).await? {
         Tried::Done(result) => return result,
         Tried::NotWritten => false,
         Tried::Unknown => true,

@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 
 use super::{
     created, is_inserted, many, outcome,
-    queue::{Creation, CreationQueue, Tried, Waiting},
+    queue::{Creation, Tried, Waiting},
 };
 use crate::{
     contention::groups::{Ended, Groups},
@@ -16,17 +16,13 @@ use crate::{
     storage::postgres::connection::{Failure, Object, Pool, acquire},
 };
 
-/// A queue whose groups take their connections from `pool`, one after the other: what comes meanwhile is the next
-/// one.
-pub(in super::super::super) fn queue(pool: &Pool) -> CreationQueue {
-    let of_groups = pool.clone();
-    CreationQueue {
-        waiting: Groups::one_by_one(move |group| {
-            let pool = of_groups.clone();
-            Box::pin(async move { write(&pool, group).await })
-        }),
-        pool: pool.clone(),
-    }
+/// Groups that take their connections from `pool`, one after the other: what comes meanwhile is the next one.
+pub(super) fn begin(pool: &Pool) -> Groups<Waiting> {
+    let pool = pool.clone();
+    Groups::one_by_one(move |group| {
+        let pool = pool.clone();
+        Box::pin(async move { write(&pool, group).await })
+    })
 }
 
 /// Creates what waits, in the order of threads: two groups that change some threads in different orders would
@@ -78,7 +74,7 @@ async fn write(pool: &Pool, mut all: Vec<Waiting>) -> Ended {
         let _ = one.reply.send(tried);
     }
     // In one round trip, for which those that are written do not wait.
-    let reasons = refused.into_iter().map(|one| tell_reason(&client, one));
+    let reasons = refused.into_iter().map(|one| send_reason(&client, one));
     future::join_all(reasons).await;
     Ended::Continue(())
 }
@@ -92,7 +88,7 @@ async fn attempt(client: &Object, group: &[Arc<Creation>]) -> Result<Vec<Option<
 }
 
 /// Tells why a run was refused.
-async fn tell_reason(client: &Object, (one, row): (Waiting, Row)) {
+async fn send_reason(client: &Object, (one, row): (Waiting, Row)) {
     fail_point!(async "creations::refused");
     let tried = match outcome(client, &one.creation.new, Some(row)).await {
         Ok(reason) => Tried::Done(Ok(reason)),

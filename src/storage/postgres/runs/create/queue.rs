@@ -1,6 +1,6 @@
 //! New runs on their way to those with which they are created.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::oneshot;
 
@@ -44,24 +44,38 @@ pub(super) struct Waiting {
 /// Runs that wait to be created.
 #[derive(Clone)]
 pub(in super::super::super) struct CreationQueue {
-    pub(super) waiting: Groups<Waiting>,
-    pub(super) pool: Pool,
+    waiting: Arc<OnceLock<Groups<Waiting>>>,
+    pool: Pool,
 }
 
 impl CreationQueue {
+    /// A queue whose groups take their connections from `pool`.
+    pub(in super::super::super) fn new(pool: &Pool) -> Self {
+        Self {
+            waiting: Arc::default(),
+            pool: pool.clone(),
+        }
+    }
+
     /// Creates a run with those that wait at that moment, unless others have locked its branch or it takes more
-    /// than a row. Meanwhile it counts for the share that its principal has of the connections.
+    /// than a row. Meanwhile it counts for the share that its principal has of the connections. The first call
+    /// begins the groups.
     ///
     /// # Errors
     /// The principal has its share.
-    pub(super) async fn create(&self, creation: &Arc<Creation>) -> Result<Tried, Error> {
+    pub(super) async fn create(
+        &self,
+        creation: &Arc<Creation>,
+        begin: impl FnOnce(&Pool) -> Groups<Waiting>,
+    ) -> Result<Tried, Error> {
         if !may_share(creation) {
             return Ok(Tried::NotWritten);
         }
         let _share = self.pool.share().await.map_err(Failure::into_error)?;
         let (reply, tried) = oneshot::channel();
         let creation = creation.clone();
-        self.waiting.add(Waiting { creation, reply });
+        let groups = self.waiting.get_or_init(|| begin(&self.pool));
+        groups.add(Waiting { creation, reply });
         // The reply is dropped when the group ends before it is known what became of its runs.
         Ok(abandon::statement(tried).await.unwrap_or(Tried::Unknown))
     }
