@@ -7,11 +7,13 @@ use tokio::sync::oneshot;
 
 use super::RunResult;
 use crate::{
+    budget::Reservation,
+    checkpoint, engine,
     runs::{
         Error, Run, RunHandle, Service, Status, active::PendingRun, request::Target,
         shared::memory::ReadMemory,
     },
-    tree::{members::Access, read::head::Head},
+    tree::{self, members::Access, read::head::Head},
     value::Value,
 };
 
@@ -143,27 +145,25 @@ impl Service {
         result.unwrap_or_else(RunResult::not_found)
     }
 
-    /// The result of a run by its final row.
+    /// The result of a run by its final row, read once.
     pub(in crate::runs) async fn result_of_row(&self, row: &Run) -> RunResult {
-        self.result_read_in(row, None).await
+        result_with(row, self.head_of_row(row, None).await)
     }
 
-    /// The result of a run by its final row; values that are large are read once there is memory for them.
+    /// The same for a client that waits; values that are large are read once there is memory for them.
     async fn result_read_in(&self, row: &Run, memory: Option<&ReadMemory>) -> RunResult {
-        let head = || async {
-            let thread = self.shared.thread(row.thread).await?;
-            match memory {
-                Some(memory) => self.shared.head_read_in(&thread, memory).await,
-                None => Ok((self.shared.head_of(&thread).await?, None)),
-            }
-        };
-        let (head, reserved) = patiently(head).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "the values of a run could not be read");
-            (Head::default(), None)
-        });
-        RunResult {
-            memory: reserved.map(Into::into),
-            ..RunResult::of_row(row, head)
+        result_with(row, patiently(|| self.head_of_row(row, memory)).await)
+    }
+
+    async fn head_of_row(
+        &self,
+        row: &Run,
+        memory: Option<&ReadMemory>,
+    ) -> Result<(Head, Option<Reservation>), Error> {
+        let thread = self.shared.thread(row.thread).await?;
+        match memory {
+            Some(memory) => self.shared.head_read_in(&thread, memory).await,
+            None => Ok((self.shared.head_of(&thread).await?, None)),
         }
     }
 
@@ -192,14 +192,27 @@ impl Service {
     }
 }
 
-/// Reads again while the storage is away or busy: a result without its values would be taken for the true one.
+/// The result of a run of this row with the values that were read; without any if they could not be.
+fn result_with(row: &Run, head: Result<(Head, Option<Reservation>), Error>) -> RunResult {
+    let (head, reserved) = head.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the values of a run could not be read");
+        (Head::default(), None)
+    });
+    RunResult {
+        memory: reserved.map(Into::into),
+        ..RunResult::of_row(row, head)
+    }
+}
+
+/// Reads again while the storage is away or the principal has its share of it: a result without its values would be
+/// taken for the true one.
 async fn patiently<T, F>(read: impl Fn() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
 {
     for _ in 1..TRIES {
         match read().await {
-            Err(Error::Storage(error)) if error.may_pass() => {
+            Err(error) if is_busy(&error) => {
                 tracing::info!(%error, "the result of a run is read again");
                 tokio::time::sleep(PAUSE).await;
             }
@@ -207,4 +220,51 @@ where
         }
     }
     read().await
+}
+
+/// Whether the storage is away or the principal has its share of it. What took too long would again.
+fn is_busy(error: &Error) -> bool {
+    let (Error::Storage(error)
+    | Error::Tree(
+        tree::Error::Storage(error) | tree::Error::Engine(engine::Error::Storage(error)),
+    )
+    | Error::Engine(engine::Error::Storage(error))) = error
+    else {
+        return false;
+    };
+    matches!(
+        error,
+        checkpoint::Error::Unavailable(_) | checkpoint::Error::ShareUsed(_)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// How often something is read that fails with this error, when the third time would succeed.
+    async fn reads(error: impl Fn() -> Error) -> (usize, bool) {
+        let count = AtomicUsize::new(0);
+        let (count, error) = (&count, &error);
+        let read = || async move {
+            match count.fetch_add(1, Ordering::Relaxed) {
+                2.. => Ok(()),
+                _ => Err(error()),
+            }
+        };
+        let is_read = patiently(read).await.is_ok();
+        (count.load(Ordering::Relaxed), is_read)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_client_waits_for_is_read_until_the_storage_has_time_for_it() {
+        let away = || checkpoint::Error::Unavailable("it is away".to_owned());
+        assert_eq!(reads(|| away().into()).await, (3, true));
+        let wrapped = || Error::Tree(tree::Error::Storage(away()));
+        assert_eq!(reads(wrapped).await, (3, true));
+        let too_long = || checkpoint::Error::TookTooLong.into();
+        assert_eq!(reads(too_long).await, (1, false));
+    }
 }

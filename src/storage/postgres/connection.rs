@@ -122,7 +122,8 @@ pub(super) const KEYED: &str = "-c enable_hashjoin=off -c enable_mergejoin=off";
 /// How long a principal may wait for its share of the connections.
 const SHARE: Duration = Duration::from_secs(10);
 
-/// Some of the connections; one principal has at most half of them at a time.
+/// Some of the connections; one principal has at most half of them at a time, besides those that read its stored
+/// streams.
 #[derive(Clone)]
 pub(crate) struct Pool {
     connections: managed::Pool<Connections>,
