@@ -13,10 +13,7 @@ use test_support::{
 use super::{
     Exceptions, FACTOR, Measured, Meter, OfPostgres, OfSqlite, SLACK_OF_POSTGRES, SLACK_OF_SQLITE,
     assert_twice, complaints,
-};
-use crate::storage::tests::{
-    Statement,
-    source::{self, Found},
+    which::{Test, of_postgres, of_sqlite},
 };
 
 /// Threads of one owner at first.
@@ -24,14 +21,19 @@ const FEW: usize = 400;
 
 /// What a page does not execute here, by what names contain.
 const ELSEWHERE_IN_POSTGRES: Exceptions = &[
-    ("an order that no index has", &["search::SORTED["]),
-    ("all are counted", &["search::COUNT["]),
-    ("has its test with a status", &["narrow::OF_STATUS"]),
+    (
+        "an order that no index has",
+        &["all postgres::threads::search::SORTED["],
+    ),
+    (
+        "all are counted",
+        &["all postgres::threads::search::COUNT["],
+    ),
 ];
-const ELSEWHERE_IN_SQLITE: Exceptions = &[
-    ("an order that no index has", &["ORDER BY CASE ?4"]),
-    ("has its test with a status", &["WHERE ?1 = 'busy'"]),
-];
+const ELSEWHERE_IN_SQLITE: Exceptions = &[(
+    "an order that no index has",
+    &["all threads/search.rs: *ORDER BY CASE ?4"],
+)];
 
 /// Pages of every order that an index has, and of threads that few others are like.
 fn pages(client: &Client) {
@@ -75,7 +77,7 @@ fn measure<M: Meter>(
     server.kill();
     meter.arm();
     server.restart();
-    let start = meter.read();
+    meter.read();
     let both = |server: &mut Server, meter: &mut M| {
         server.restart_with(keys, "ann=key-a,bob=key-b");
         pages(&Client::of(server).with_key("key-a"));
@@ -87,21 +89,12 @@ fn measure<M: Meter>(
     add(meter, &server, (3 * FEW * (FACTOR - 1), false));
     meter.read();
     let large = both(&mut server, meter);
-    Measured {
-        start,
-        small,
-        large,
-    }
+    Measured { small, large }
 }
 
 #[test]
 fn pages_of_lists_of_postgres_cost_the_same_among_four_times_as_many_threads() {
-    let mut statements = crate::storage::postgres::statements();
-    statements.retain(|one| {
-        ["threads::search::", "threads::narrow::"]
-            .iter()
-            .any(|part| one.name.contains(part))
-    });
+    let statements = of_postgres(Test::Lists);
     assert_twice(|| {
         let mut meter = OfPostgres::start();
         let setup = Setup::example("reference_server").postgres(&meter.database);
@@ -122,14 +115,7 @@ fn pages_of_lists_of_postgres_cost_the_same_among_four_times_as_many_threads() {
 
 #[test]
 fn pages_of_lists_of_sqlite_cost_the_same_among_four_times_as_many_threads() {
-    let found = source::statements("src/storage/sqlite").into_iter();
-    let statements: Vec<Statement> = found
-        .filter(|found| ["threads/search.rs", "threads/narrow.rs"].contains(&&*found.file))
-        .map(|Found { text, .. }| Statement {
-            name: text.clone(),
-            text: text.leak(),
-        })
-        .collect();
+    let statements = of_sqlite(Test::Lists);
     assert_twice(|| {
         let folder = tempfile::tempdir().unwrap();
         let mut meter = OfSqlite { folder, read: 0 };

@@ -190,6 +190,8 @@ async fn assistants<S: Rooms>(store: &S, known: &Known) {
 }
 
 async fn crons<S: Rooms>(store: &S, known: &Known) {
+    let of_thread = create_cron(store, cron(known.assistant, Some(known.thread), DUE - 1)).await;
+    store.delete_cron(of_thread.id, Some(ann())).await.unwrap();
     let row = create_cron(store, cron(known.assistant, None, DUE - 1)).await;
     store.cron(row.id, Some(ann())).await.unwrap().unwrap();
     let next = CronRow {

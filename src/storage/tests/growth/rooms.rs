@@ -13,6 +13,7 @@ use super::{
     assert_twice, complaints,
     exceptions::{OF_ROOMS_IN_POSTGRES, OF_ROOMS_IN_SQLITE},
     operations::operate,
+    which::{Test, of_postgres, of_sqlite},
 };
 use crate::{
     assistants::{Content, store::NewAssistant},
@@ -20,10 +21,6 @@ use crate::{
     id::{AssistantId, CronId, RunId, ThreadId, TreeId, WorkerId},
     idempotency::{self, Claim},
     runs,
-    storage::tests::{
-        Statement,
-        source::{self, Found},
-    },
     store::{
         Namespace, Put,
         embed::{Vector, Vectors},
@@ -244,7 +241,7 @@ fn measure<S: Rooms, M: Meter>(
     meter.arm();
     block_on(async {
         let store = open(meter).await;
-        let start = meter.read();
+        meter.read();
         operate(&store, &mut known).await;
         let small = meter.read();
         add(&store, &known, FEW..FEW * FACTOR).await;
@@ -252,36 +249,15 @@ fn measure<S: Rooms, M: Meter>(
         meter.read();
         operate(&store, &mut known).await;
         Measured {
-            start,
             small,
             large: meter.read(),
         }
     })
 }
 
-/// Where the statements are that this measures.
-const ROOMS: [&str; 10] = [
-    "assistants",
-    "counts",
-    "crons",
-    "idempotency",
-    "items",
-    "log",
-    "outbox",
-    "probe",
-    "runs/fire",
-    "vectors",
-];
-
 #[test]
 fn other_rows_of_postgres_cost_the_same_among_four_times_as_many() {
-    let mut statements = crate::storage::postgres::statements();
-    statements.retain(|one| {
-        let path = one.name.replace("::", "/");
-        ROOMS
-            .iter()
-            .any(|room| path.starts_with(&format!("postgres/{room}/")))
-    });
+    let statements = of_postgres(Test::Rooms);
     assert_twice(|| {
         let mut meter = OfPostgres::start();
         let url = meter.database.url.clone();
@@ -309,20 +285,7 @@ fn other_rows_of_postgres_cost_the_same_among_four_times_as_many() {
 
 #[test]
 fn other_rows_of_sqlite_cost_the_same_among_four_times_as_many() {
-    let found = source::statements("src/storage/sqlite").into_iter();
-    let is_here = |found: &Found| {
-        let path = found.file.trim_end_matches(".rs");
-        ROOMS
-            .iter()
-            .any(|room| path == *room || path.starts_with(&format!("{room}/")))
-    };
-    let statements: Vec<Statement> = found
-        .filter(is_here)
-        .map(|found| Statement {
-            name: format!("{}: {}", found.file, found.text),
-            text: found.text.leak(),
-        })
-        .collect();
+    let statements = of_sqlite(Test::Rooms);
     assert_twice(|| {
         let folder = tempfile::tempdir().unwrap();
         let mut meter = OfSqlite { folder, read: 0 };
