@@ -43,7 +43,10 @@ pub enum Error {
     #[error("Assistant '{0}' not found")]
     NoAssistant(AssistantId),
     /// It is too large.
-    #[error("A cron has at most {limit} bytes, not {bytes}")]
+    #[error(
+        "A cron has at most {limit} bytes, not {bytes}: let it have less input and metadata, or let the operator raise \
+         BACKSTITCH_CRON_BYTES"
+    )]
     TooLarge {
         /// How many it would have.
         bytes: usize,

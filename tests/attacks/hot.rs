@@ -8,15 +8,22 @@ use test_support::client::Client;
 use test_support::on_both_storages;
 use test_support::place::{Place, block_on};
 use test_support::server::Setup;
-use test_support::tables::connect;
-use test_support::talk::{background, slow, with};
+use test_support::tables::{connect, file};
+use test_support::talk::{background, slow, until, with};
 
+use crate::locks::locked;
 use crate::siege::{Waits, rounds};
 
 on_both_storages!(
     sixty_clients_on_one_thread_hold_up_nobody_else,
     more_waiters_than_allowed_are_told_to_come_back,
+    as_many_as_may_wait_for_one_thread_are_served_and_the_next_is_refused,
 );
+
+/// Locks the branches of a thread on Postgres.
+fn branches_of(thread: &str) -> String {
+    format!("SELECT 1 FROM branches WHERE thread_id = '{thread}' FOR UPDATE")
+}
 
 /// Clients post to one thread until `work` is done; how many got which status.
 fn storm(client: &Client, thread: &str, work: impl FnOnce()) -> Vec<(u16, usize)> {
@@ -63,7 +70,7 @@ fn sixty_clients_on_one_thread_hold_up_nobody_else(place: &Place) {
         let hot = client.thread();
         let mut waits = None;
         // Another process that is slow with the thread, for as long as the others run.
-        let slow_process = place.url().map(|url| locked(url, &hot));
+        let slow_process = place.url().map(|url| locked(url, &branches_of(&hot)));
         let statuses = storm(&client, &hot, || {
             waits = Some(Waits::of(&client, 200));
             for (thread, run) in &others {
@@ -91,22 +98,6 @@ fn sixty_clients_on_one_thread_hold_up_nobody_else(place: &Place) {
         let text = watching.output();
         assert!(!text.contains("took over"), "{text}");
     }
-}
-
-/// A transaction that has locked the branches of a thread, until it is dropped.
-fn locked(url: &str, thread: &str) -> (tokio::runtime::Runtime, tokio_postgres::Client) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
-    let client = runtime.block_on(async {
-        let client = connect(url).await;
-        let lock = format!("BEGIN; SELECT 1 FROM branches WHERE thread_id = '{thread}' FOR UPDATE");
-        client.batch_execute(&lock).await.unwrap();
-        client
-    });
-    (runtime, client)
 }
 
 fn more_waiters_than_allowed_are_told_to_come_back(place: &Place) {
@@ -149,4 +140,44 @@ fn more_waiters_than_allowed_are_told_to_come_back(place: &Place) {
     // And later there is room.
     let late = json!({"role": "user", "content": "late"});
     assert!(client.post(&path, &late).status < 300);
+}
+
+fn as_many_as_may_wait_for_one_thread_are_served_and_the_next_is_refused(place: &Place) {
+    let setup = Setup::example("reference_server").env("BACKSTITCH_MAX_WAITING", "3");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let path = format!("/threads/{thread}/messages");
+    // The first one has its turn and waits for whoever has locked what it writes.
+    let postgres = place.url().map(|url| locked(url, &branches_of(&thread)));
+    let sqlite = (!place.is_postgres()).then(|| {
+        let db = rusqlite::Connection::open(file(&server)).unwrap();
+        db.execute_batch("BEGIN IMMEDIATE").unwrap();
+        db
+    });
+    let refused = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let posts: Vec<_> = (0..9)
+            .map(|number| {
+                let (client, path, refused) = (&client, &path, &refused);
+                let body = json!({"role": "user", "content": format!("number {number}")});
+                scope.spawn(move || {
+                    let answer = client.post(path, &body);
+                    refused.fetch_add(usize::from(answer.status == 503), Ordering::SeqCst);
+                    answer
+                })
+            })
+            .collect();
+        until("all beyond the limit are refused", || {
+            refused.load(Ordering::SeqCst) >= 5
+        });
+        drop((postgres, sqlite));
+        let answers: Vec<_> = posts.into_iter().map(|post| post.join().unwrap()).collect();
+        let (stored, refused): (Vec<_>, Vec<_>) =
+            answers.iter().partition(|answer| answer.status == 201);
+        assert_eq!((stored.len(), refused.len()), (1 + 3, 5));
+        for answer in refused {
+            assert!(answer.refused(503).ends_with("Try again."));
+        }
+    });
 }

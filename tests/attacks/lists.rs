@@ -17,6 +17,7 @@ on_both_storages!(
     lists_beyond_the_memory_for_them_are_refused_until_it_is_free,
     without_keys_each_address_has_a_share_of_the_memory,
     pages_of_messages_and_events_end_early_and_lead_to_the_rest,
+    a_page_of_as_many_bytes_as_it_may_have_is_whole_and_one_of_a_byte_more_ends_early,
     runs_of_large_states_wait_for_memory_and_do_not_fail,
     states_that_nobody_reads_are_refused_beyond_their_memory,
     large_states_that_are_read_at_once_are_shown_or_refused,
@@ -315,6 +316,52 @@ fn pages_of_messages_and_events_end_early_and_lead_to_the_rest(place: &Place) {
     let numbers: Vec<i64> = events.concat().iter().map(number).collect();
     assert!(events.len() > 2, "{} pages", events.len());
     assert!(numbers.len() > sizes.len() && numbers.is_sorted_by(|a, b| a + 1 == *b));
+}
+
+fn a_page_of_as_many_bytes_as_it_may_have_is_whole_and_one_of_a_byte_more_ends_early(
+    place: &Place,
+) {
+    let setup = Setup::example("reference_server").env("BACKSTITCH_PAGE_BYTES", "4096");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    // Whether the messages and the events of a thread with two messages have one page, by the bytes of their texts.
+    let are_whole = |bytes: usize| -> [bool; 2] {
+        let thread = agent_thread(&client);
+        for (id, length) in [("a", 1000), ("b", bytes - 1000)] {
+            let body = json!({"id": id, "role": "user", "content": "m".repeat(length)});
+            ok(
+                client.post(&format!("/threads/{thread}/messages"), &body),
+                201,
+            );
+        }
+        ["messages", "events"].map(|list| {
+            let page = ok(
+                client.get(&format!("/threads/{thread}/{list}?limit=100")),
+                200,
+            );
+            let (length, next) = (page[list].as_array().unwrap().len(), &page["next"]);
+            if list == "messages" {
+                assert_eq!(length, if next.is_null() { 2 } else { 1 });
+            }
+            next.is_null()
+        })
+    };
+    for list in 0..2 {
+        // What is around the texts counts too, so that the last whole page is found by halving.
+        let (mut whole, mut split) = (1100, 4096);
+        assert!(are_whole(whole)[list] && !are_whole(split)[list]);
+        while split - whole > 1 {
+            let middle = usize::midpoint(whole, split);
+            let half = if are_whole(middle)[list] {
+                &mut whole
+            } else {
+                &mut split
+            };
+            *half = middle;
+        }
+        println!("a whole page has {whole} bytes of texts");
+        assert!(whole > 4096 / 2, "{whole}");
+    }
 }
 
 fn runs_of_large_states_wait_for_memory_and_do_not_fail(place: &Place) {

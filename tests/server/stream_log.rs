@@ -9,6 +9,7 @@ use test_support::client::{Client, Event, Open};
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::{Server, Setup};
+use test_support::tables::rows;
 use test_support::talk::{self, until, with};
 
 on_both_storages!(
@@ -16,6 +17,7 @@ on_both_storages!(
     a_run_that_a_crash_cut_off_shows_each_event_once,
     what_is_old_goes_and_the_end_is_shown_instead,
     the_stream_of_a_run_that_is_too_long_loses_its_beginning,
+    the_stream_of_a_run_within_its_limit_is_whole_and_a_longer_one_loses_its_beginning,
     the_oldest_streams_of_a_principal_go_beyond_its_share,
     the_failure_of_a_run_is_in_its_log,
     a_run_from_an_earlier_checkpoint_is_in_its_log_like_any_other,
@@ -213,7 +215,34 @@ fn the_stream_of_a_run_that_is_too_long_loses_its_beginning(place: &Place) {
     assert_eq!(left[1..], expected);
 }
 
+fn the_stream_of_a_run_within_its_limit_is_whole_and_a_longer_one_loses_its_beginning(
+    place: &Place,
+) {
+    let setup = Setup::example("reference_server").env("BACKSTITCH_STREAM_LOG", "3145728");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    // A text that is in the state before the first superstep and after each of the two: what is stored of the
+    // stream besides has less than 10,000 bytes.
+    let stream = |length: usize| {
+        let thread = client.thread();
+        let mut body = slow(1, 1);
+        body["input"]["seen"] = json!(["x".repeat(length)]);
+        let mut open = client.open_stream(&thread, &body);
+        let run = open.run();
+        let events: Vec<_> = std::iter::from_fn(|| open.event()).collect();
+        (thread, run, events)
+    };
+    let most = (3 << 20) / 3;
+    let (thread, run, events) = stream(most - 10_000);
+    assert_eq!(rest(join(&client, &thread, &run, "-1")), events);
+    let (thread, run, _) = stream(most + 1);
+    until("the beginning is gone", || {
+        rest(join(&client, &thread, &run, "-1"))[0].name == "gap"
+    });
+}
+
 fn the_oldest_streams_of_a_principal_go_beyond_its_share(place: &Place) {
+    const SHARE: usize = 16 << 20;
     let setup = Setup::example("reference_server")
         .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b")
         .env("BACKSTITCH_STREAM_LOG_SHARE", "16777216");
@@ -230,14 +259,34 @@ fn the_oldest_streams_of_a_principal_go_beyond_its_share(place: &Place) {
         (thread, run, events)
     };
     let of_bob = stream(&bob);
-    // Each has three states: 2 MiB.
-    let of_ann: Vec<_> = (0..16).map(|_| stream(&ann)).collect();
     let read = |client: &Client, (thread, run, _): &(String, String, Vec<Event>)| {
         rest(join(client, thread, run, "-1"))
     };
+    let stored = || -> usize {
+        let sql = "SELECT CAST(sum(bytes) AS text) FROM run_events WHERE principal = 'ann'";
+        let sum = rows(place, &server, sql)[0][0].clone();
+        sum.unwrap().parse().unwrap()
+    };
+    // Each has three states: 2 MiB. As many as fit into the share are whole.
+    let mut of_ann = vec![stream(&ann)];
+    let each = stored();
+    while stored() + each <= SHARE {
+        of_ann.push(stream(&ann));
+    }
+    for whole in &of_ann {
+        assert_eq!(read(&ann, whole), whole.2);
+    }
+    // Beyond it, and what may be written between two checks, the oldest go and no more.
+    while of_ann.len() * each <= SHARE + SHARE / 16 + each {
+        of_ann.push(stream(&ann));
+    }
     until("the oldest have gone", || {
         read(&ann, &of_ann[0])[0].name == "gap"
     });
+    until("no more is stored than a principal may have", || {
+        stored() <= SHARE + SHARE / 16
+    });
+    assert!(stored() > SHARE - 2 * each, "{}", stored());
     let newest = of_ann.last().unwrap();
     assert_eq!(read(&ann, newest), newest.2);
     assert_eq!(read(&bob, &of_bob), of_bob.2);

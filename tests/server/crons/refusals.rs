@@ -226,12 +226,24 @@ fn a_cron_has_a_bounded_size(place: &Place) {
     let setup = Setup::example("reference_server").env("BACKSTITCH_CRON_BYTES", "1000");
     let server = place.start(setup);
     let client = Client::of(&server);
-    let large = with("input", json!({"x": "y".repeat(1000)}));
-    let refused = client.post("/runs/crons", &large).refused(413);
+    let input = |length: usize| json!({"x": "y".repeat(length)});
+    // The refusal says how many bytes the payload and the metadata have.
+    let refused = client.post("/runs/crons", &with("input", input(1000)));
+    let refused = refused.refused(413);
     assert!(refused.contains("at most 1000 bytes"), "{refused}");
-    let made = create(&client, &with("input", json!({"x": 1})));
-    let change = json!({"input": {"x": "y".repeat(1000)}});
-    patch(&client, &path(&made), &change).refused(413);
+    assert!(refused.contains("BACKSTITCH_CRON_BYTES"), "{refused}");
+    let bytes = refused.split("not ").nth(1).unwrap();
+    let bytes: usize = bytes.split(':').next().unwrap().parse().unwrap();
+    let most = 1000 - (bytes - 1000);
+    client
+        .post("/runs/crons", &with("input", input(most + 1)))
+        .refused(413);
+    assert_eq!(count(&client, &json!({})), 0);
+    create(&client, &with("input", input(most)));
+    let made = create(&client, &with("input", input(0)));
+    let change = |length: usize| patch(&client, &path(&made), &json!({"input": input(length)}));
+    change(most + 1).refused(413);
     assert_eq!(ok(client.get(&path(&made)), 200), made);
-    assert_eq!(count(&client, &json!({})), 1);
+    assert_eq!(ok(change(most), 200)["payload"]["input"], input(most));
+    assert_eq!(count(&client, &json!({})), 2);
 }

@@ -2,7 +2,10 @@
 
 use super::*;
 
-on_both_storages!(a_large_answer_is_made_again_from_its_run_or_thread_or_refused);
+on_both_storages!(
+    a_large_answer_is_made_again_from_its_run_or_thread_or_refused,
+    an_answer_of_the_limit_is_repeated_and_one_of_a_byte_more_is_not,
+);
 
 fn a_large_answer_is_made_again_from_its_run_or_thread_or_refused(place: &Place) {
     let setup = Setup::example("reference_server").env("BACKSTITCH_STORED_ANSWER", "3000");
@@ -83,4 +86,35 @@ fn a_large_answer_is_made_again_from_its_run_or_thread_or_refused(place: &Place)
     let small = post(&client, &at("/messages"), "small", &talk::user("x"));
     let again = post(&client, &at("/messages"), "small", &talk::user("x"));
     assert_eq!((again.text(), replayed(&again)), (small.text(), true));
+}
+
+fn an_answer_of_the_limit_is_repeated_and_one_of_a_byte_more_is_not(place: &Place) {
+    const LIMIT: usize = 3000;
+    let setup = Setup::example("reference_server").env("BACKSTITCH_STORED_ANSWER", "3000");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    // Each is the first message of its thread, so that they differ in their text alone.
+    let twice = |length: usize| {
+        let path = format!("/threads/{}/messages", client.thread());
+        let body = talk::user(&"x".repeat(length));
+        let key = format!("of-{length}");
+        let first = post(&client, &path, &key, &body);
+        assert_eq!(first.status, 201, "{}", first.text());
+        (first, post(&client, &path, &key, &body))
+    };
+    let around = twice(1).0.body.len() - 1;
+    for bytes in [LIMIT - 1, LIMIT] {
+        let (first, again) = twice(bytes - around);
+        assert_eq!(first.body.len(), bytes);
+        assert_eq!((again.status, again.text()), (201, first.text()));
+        assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    }
+    let (first, again) = twice(LIMIT + 1 - around);
+    assert_eq!(first.body.len(), LIMIT + 1);
+    assert_eq!(talk::code(&again, 409), "answer_not_stored");
+    assert!(
+        again
+            .refused(409)
+            .contains("read what it changed, or take a new key")
+    );
 }
