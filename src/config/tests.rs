@@ -4,6 +4,8 @@ use std::fs;
 
 use super::*;
 
+mod numbers;
+
 fn settings(flags: Flags, variables: &[(&str, &str)], file: &str) -> Result<Settings, Error> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(FILE);

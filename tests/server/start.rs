@@ -162,3 +162,32 @@ fn where_it_cannot_start_it_says_what_would_do() {
         assert!(output.contains(expected), "{expected} is not in:\n{output}");
     }
 }
+
+#[test]
+fn a_number_that_a_setting_cannot_be_is_refused_with_its_name_and_its_range() {
+    let help = Command::new(programs::bundled()).arg("--help").output();
+    let help = String::from_utf8(help.unwrap().stdout).unwrap();
+    // A line with the names of each setting, and one that ends in its default.
+    let lines: Vec<&str> = help.lines().map(str::trim).collect();
+    let numbers: Vec<&str> = lines
+        .windows(2)
+        .filter(|two| {
+            let default = two[1].rsplit('[').next().unwrap().trim_end_matches(']');
+            default.parse::<u64>().is_ok()
+        })
+        .map(|two| two[0])
+        .collect();
+    assert!(numbers.len() > 35, "{numbers:?}");
+    for names in numbers {
+        let (variable, name) = names.split_once(" (").unwrap();
+        let name = name.trim_end_matches(')');
+        for wrong in ["-1", "18446744073709551616"] {
+            let (status, output) = Setup::bundled().env(variable, wrong).refused();
+            assert_eq!(status.code(), Some(2), "{variable}: {output}");
+            let begin = format!("{name} (environment {variable}): `{wrong}` ");
+            assert!(output.contains(&begin), "{begin}: {output}");
+            let says_what_would_do = output.contains("write ") && output.contains(" to ");
+            assert!(says_what_would_do, "{output}");
+        }
+    }
+}
