@@ -9,6 +9,9 @@ use test_support::talk::{ok, until};
 use crate::lists::thread_of_texts;
 use crate::locks::{locked, patient, waiting};
 
+/// What the log says of a list that ends in the middle.
+const BREAKS_OFF: &str = "a list breaks off";
+
 /// Lists whose rows are still being read have their share of the connections and no more. What
 /// reads a table that somebody has locked takes for ever.
 #[test]
@@ -43,6 +46,7 @@ fn lists_of_one_principal_take_half_of_the_connections_and_others_are_answered()
         let refused = refused.join().unwrap();
         assert_eq!(refused.header("retry-after"), Some("1"));
         assert!(refused.refused(429).contains("send fewer at once"));
+        until("a list breaks off", || server.output().contains(BREAKS_OFF));
         drop(locked);
         for list in read {
             // Those that had no connection for too long broke off.
@@ -50,4 +54,10 @@ fn lists_of_one_principal_take_half_of_the_connections_and_others_are_answered()
         }
     });
     ok(ann.post("/threads/count", &json!({})), 200);
+    // That is no failure of the server.
+    let output = server.output();
+    for line in output.lines().filter(|line| line.contains(BREAKS_OFF)) {
+        let is_share = line.to_lowercase().contains("error=other requests of");
+        assert!(line.contains(" INFO ") && is_share, "{line}");
+    }
 }

@@ -123,6 +123,7 @@ fn rest<E>(
     guard: impl Send + 'static,
 ) -> impl Stream<Item = Result<Frame<Bytes>, BrokenOff>> + Send
 where
+    Error: From<E>,
     E: fmt::Display + Send + 'static,
 {
     async_stream::try_stream! {
@@ -130,10 +131,7 @@ where
         yield Frame::data(Bytes::from(first));
         loop {
             let mut chunk = vec![];
-            let more = array.gather(&mut chunk).await.map_err(|error| {
-                tracing::error!(%error, "a list breaks off");
-                BrokenOff
-            })?;
+            let more = array.gather(&mut chunk).await.map_err(broken_off)?;
             confirm().await.map_err(|error| {
                 tracing::info!(error = %error.detail, "a list breaks off");
                 BrokenOff
@@ -144,6 +142,22 @@ where
             }
         }
     }
+}
+
+/// Logs why a list ends in the middle. That its client uses more at once than its share is no failure
+/// of this server.
+fn broken_off<E>(error: E) -> BrokenOff
+where
+    Error: From<E>,
+    E: fmt::Display,
+{
+    let reason = error.to_string();
+    if Error::from(error).status == StatusCode::TOO_MANY_REQUESTS {
+        tracing::info!(error = %reason, "a list breaks off");
+    } else {
+        tracing::error!(error = %reason, "a list breaks off");
+    }
+    BrokenOff
 }
 
 /// The rows that are not written yet.
