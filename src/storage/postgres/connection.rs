@@ -136,6 +136,11 @@ impl Pool {
         self.connections.status().max_size
     }
 
+    /// The shares that principals have of the connections.
+    pub(crate) fn shares(&self) -> &Shares {
+        &self.shares
+    }
+
     /// A turn of the principal that this task works for, without which it must not take a
     /// connection.
     pub(crate) async fn share(&self) -> Result<Share, Failure> {

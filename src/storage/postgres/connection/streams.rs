@@ -10,22 +10,37 @@ use crate::{
     contention::shares::{Share, Shares},
 };
 
+/// Of fewer reading connections than these, half for requests and half of the turns are all that there are.
+const FEW: usize = 4;
+
 /// As many turns as half of the reading connections; the others wait in line here. One principal has at most half of
-/// the turns, beside its share of the connections: its streams do not keep its other requests waiting.
+/// the turns, beside its share of the connections: its streams do not keep its other requests waiting. Of few
+/// connections its streams take their part from its share, so that one is left for another principal.
 #[derive(Clone)]
 pub(crate) struct ReaderTurns {
     turns: Arc<Semaphore>,
     shares: Shares,
+    /// The shares of requests, where streams count for them too.
+    of_requests: Option<Shares>,
     limit: Duration,
 }
 
+/// A turn, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct ReaderTurn {
+    _share: Share,
+    _of_requests: Option<Share>,
+    _turn: OwnedSemaphorePermit,
+}
+
 impl ReaderTurns {
-    /// Half of so many connections, and the longest wait.
-    pub(crate) fn new(connections: usize, limit: Duration) -> Self {
+    /// Half of so many connections, of which requests have these shares, and the longest wait.
+    pub(crate) fn new(connections: usize, of_requests: &Shares, limit: Duration) -> Self {
         let turns = (connections / 2).max(1);
         Self {
             turns: Arc::new(Semaphore::new(turns)),
             shares: Shares::of(turns),
+            of_requests: (connections < FEW).then(|| of_requests.clone()),
             limit,
         }
     }
@@ -34,12 +49,20 @@ impl ReaderTurns {
     ///
     /// # Errors
     /// `ShareUsed` when others of the principal, and `Unavailable` when those before take too long.
-    pub(crate) async fn turn(&self) -> Result<(Share, OwnedSemaphorePermit), Error> {
+    pub(crate) async fn turn(&self) -> Result<ReaderTurn, Error> {
         // Whoever waits for its share must not have a turn meanwhile that others could use.
         let share = self.shares.wait(self.limit).await?;
+        let of_requests = match &self.of_requests {
+            Some(shares) => Some(shares.wait(self.limit).await?),
+            None => None,
+        };
         let turn = self.turns.clone().acquire_owned();
         match tokio::time::timeout(self.limit, turn).await {
-            Ok(Ok(turn)) => Ok((share, turn)),
+            Ok(Ok(turn)) => Ok(ReaderTurn {
+                _share: share,
+                _of_requests: of_requests,
+                _turn: turn,
+            }),
             _ => {
                 let reason = "too many readers of streams wait for the database";
                 Err(Error::Unavailable(reason.to_owned()))
@@ -57,7 +80,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn half_of_the_connections_are_for_readers_of_streams_and_nobody_waits_for_ever() {
-        let turns = ReaderTurns::new(5, Duration::from_secs(10));
+        let turns = ReaderTurns::new(5, &Shares::of(5), Duration::from_secs(10));
         let first = turns.turn().await.unwrap();
         let _second = turns.turn().await.unwrap();
         assert!(turns.turn().now_or_never().is_none());
@@ -75,10 +98,34 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn streams_of_one_principal_leave_turns_to_others() {
-        let turns = ReaderTurns::new(8, Duration::from_secs(10));
+        let turns = ReaderTurns::new(8, &Shares::of(8), Duration::from_secs(10));
         let of = |name: &str| on_behalf_of(Some(name.into()), turns.turn());
         let _two = (of("ann").await.unwrap(), of("ann").await.unwrap());
         assert!(matches!(of("ann").await, Err(Error::ShareUsed(_))));
         assert!(of("bob").await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn requests_and_streams_of_one_principal_leave_a_connection_to_another() {
+        for connections in 2..=50 {
+            let requests = Shares::of(connections);
+            let streams = ReaderTurns::new(connections, &requests, Duration::from_secs(10));
+            for streams_first in [true, false] {
+                let (mut shares, mut turns) = (vec![], vec![]);
+                for take_turns in [streams_first, !streams_first] {
+                    if take_turns {
+                        let turn = || on_behalf_of(Some("ann".into()), streams.turn());
+                        turns.extend(std::iter::from_fn(|| turn().now_or_never()));
+                    } else {
+                        let share = || requests.take(Some(&"ann".into())).ok();
+                        shares.extend(std::iter::from_fn(share));
+                    }
+                }
+                let taken = shares.len() + turns.len();
+                assert!(taken < connections, "{taken} of {connections}");
+                assert!(2 * taken >= connections, "{taken} of {connections}");
+                assert!(requests.take(Some(&"bob".into())).is_ok());
+            }
+        }
     }
 }
