@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use backstitch::{
-    checkpoint::{Saver, Slot},
+    checkpoint::{Error, Saver, Slot},
     failpoint::{Action, hits, set, set_at},
     id::{RunId, ThreadId},
     runs::{Created, CreatedBatch, Finish, NewRun, Status, Store as _, Strategy},
@@ -16,24 +16,14 @@ use test_support::{
     postgres::{Database, database},
     tables::connect,
 };
+use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
 use crate::{
     lossy::Lossy,
+    on_postgres::{slot, store},
     rows::{new_run, new_thread, superstep},
 };
-
-async fn store() -> (Database, Store) {
-    let database = database().await;
-    let store = Store::connect(Options::new(&database.url)).await.unwrap();
-    (database, store)
-}
-
-async fn slot(store: &Store) -> Slot {
-    let id = ThreadId::mint();
-    store.create_thread(new_thread(id)).await.unwrap().unwrap();
-    store.take_slot(id).await.unwrap().unwrap()
-}
 
 /// A store whose connections may be lost and whose statements wait long, and a session past it.
 async fn lossy(database: &Database) -> (Lossy, Store, Client) {
@@ -288,35 +278,49 @@ fn ids(created: CreatedBatch) -> Vec<RunId> {
     all.into_iter().map(id).collect()
 }
 
+/// A batch of new runs whose creation waits at its end until [`RELEASE`].
+struct HeldBatch {
+    lossy: Lossy,
+    session: Client,
+    /// The runs, in their order.
+    expected: Vec<RunId>,
+    creating: JoinHandle<Result<CreatedBatch, Error>>,
+}
+
+async fn held_batch(database: &Database) -> HeldBatch {
+    let (lossy, store, session) = lossy(database).await;
+    hold_new_runs(&session, "DEFERRED").await;
+    let new = batch();
+    let expected = new.iter().map(|new| new.id).collect();
+    let creating = tokio::spawn(async move { store.create_runs(new).await });
+    until_locks_are_waited_for(&session, 1).await;
+    HeldBatch {
+        lossy,
+        session,
+        expected,
+        creating,
+    }
+}
+
 #[tokio::test]
 async fn a_batch_whose_reply_was_lost_is_told_as_created() {
     let database = database().await;
-    let (lossy, store, session) = lossy(&database).await;
-    hold_new_runs(&session, "DEFERRED").await;
-    let new = batch();
-    let expected: Vec<_> = new.iter().map(|new| new.id).collect();
-    let creating = tokio::spawn(async move { store.create_runs(new).await });
-    until_locks_are_waited_for(&session, 1).await;
-    lossy.mute();
-    session.batch_execute(RELEASE).await.unwrap();
-    until(&session, "(SELECT count(*) FROM runs) = 5").await;
-    lossy.cut();
-    assert_eq!(ids(creating.await.unwrap().unwrap()), expected);
+    let held = held_batch(&database).await;
+    held.lossy.mute();
+    held.session.batch_execute(RELEASE).await.unwrap();
+    until(&held.session, "(SELECT count(*) FROM runs) = 5").await;
+    held.lossy.cut();
+    assert_eq!(ids(held.creating.await.unwrap().unwrap()), held.expected);
 }
 
 #[tokio::test]
 async fn a_batch_that_is_written_after_its_connection_was_lost_is_told_as_created() {
     let database = database().await;
-    let (lossy, store, session) = lossy(&database).await;
-    hold_new_runs(&session, "DEFERRED").await;
-    let new = batch();
-    let expected: Vec<_> = new.iter().map(|new| new.id).collect();
-    let creating = tokio::spawn(async move { store.create_runs(new).await });
-    until_locks_are_waited_for(&session, 1).await;
-    lossy.cut();
-    until_locks_are_waited_for(&session, 2).await;
-    session.batch_execute(RELEASE).await.unwrap();
-    assert_eq!(ids(creating.await.unwrap().unwrap()), expected);
+    let held = held_batch(&database).await;
+    held.lossy.cut();
+    until_locks_are_waited_for(&held.session, 2).await;
+    held.session.batch_execute(RELEASE).await.unwrap();
+    assert_eq!(ids(held.creating.await.unwrap().unwrap()), held.expected);
 }
 
 #[tokio::test]

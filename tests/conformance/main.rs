@@ -12,6 +12,7 @@ mod item_model;
 mod lossy;
 mod meaning;
 mod memory;
+mod on_postgres;
 mod only_postgres;
 mod rows;
 mod schemas;

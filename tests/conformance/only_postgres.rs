@@ -2,9 +2,10 @@
 //! connections, leases.
 use std::time::Duration;
 
+use crate::on_postgres::{slot, store};
 use crate::rows::{new_run, new_thread, superstep};
 use backstitch::{
-    checkpoint::{Error, Saver, Slot},
+    checkpoint::{Error, Saver},
     id::{RunId, ThreadId, WorkerId},
     runs::{self, Created, Finish, LeftResult, NewRun, Recover, Status, Store as _},
     storage::postgres::{self, Options, Store},
@@ -13,21 +14,9 @@ use backstitch::{
     value::{Map, Value},
 };
 use test_support::{
-    postgres::{Database, database, empty_database},
+    postgres::{database, empty_database},
     tables::connect,
 };
-
-async fn store() -> (Database, Store) {
-    let database = database().await;
-    let store = Store::connect(Options::new(&database.url)).await.unwrap();
-    (database, store)
-}
-
-async fn slot(store: &Store) -> Slot {
-    let id = ThreadId::mint();
-    store.create_thread(new_thread(id)).await.unwrap().unwrap();
-    store.take_slot(id).await.unwrap().unwrap()
-}
 
 /// How many migrations there are.
 fn migrations() -> usize {
