@@ -253,7 +253,8 @@ impl Service {
     }
 
     /// Creates an assistant of `owner`, with an id of its own without `id`; with `do_nothing` one
-    /// that exists already is returned, if the owner sees it.
+    /// that exists already is returned, if the owner sees it. That id is `id_of_key`, if there is one: what has it
+    /// was created by an earlier attempt of the request.
     ///
     /// # Errors
     /// No such graph, the id is taken, it is too large, its owner has as many as it may, or the storage
@@ -263,6 +264,7 @@ impl Service {
         owner: Arc<str>,
         viewer: Option<Arc<str>>,
         id: Option<AssistantId>,
+        id_of_key: Option<AssistantId>,
         change: Change,
         do_nothing: bool,
     ) -> Result<Value, Error> {
@@ -281,7 +283,7 @@ impl Service {
             return Err(Error::TooLarge { bytes, limit });
         }
         let new = NewAssistant {
-            id: id.unwrap_or_else(AssistantId::mint),
+            id: id.or(id_of_key).unwrap_or_else(AssistantId::mint),
             owner,
             content,
         };
@@ -293,7 +295,7 @@ impl Service {
             CreatedAssistant::Exists(row) => {
                 let is_visible =
                     viewer.is_none_or(|viewer| viewer == row.owner) || &*row.owner == SYSTEM;
-                // Nobody else knows an id of ours: its first creation was written, and its reply lost.
+                // Nobody else knows an id of ours, or of the key: its first creation was written, and its reply lost.
                 if id.is_none() || (do_nothing && is_visible) {
                     Ok(shown(&row))
                 } else {

@@ -53,6 +53,8 @@ impl Default for Options {
 /// A cron to create.
 #[derive(Clone, Debug)]
 pub struct NewCron {
+    /// Its id: what has it was created by an earlier attempt of the request. `None` for a new one.
+    pub id_of_key: Option<CronId>,
     /// The principal whom it is to belong to.
     pub owner: Arc<str>,
     /// On whose behalf it is created, with the level that runs on its thread take.
@@ -135,7 +137,7 @@ impl Service {
         if end_time.is_some_and(|end| end <= now) {
             return Err(Error::Ended);
         }
-        let id = CronId::mint();
+        let id = new.id_of_key.unwrap_or_else(CronId::mint);
         let mut payload = content.payload;
         payload.retain(|_, value| !value.is_null());
         // Names of graphs stand for what they name now.

@@ -95,7 +95,8 @@ pub(super) async fn create(mut call: Call) -> Result<Response<Body>, Error> {
     let do_nothing = if_exists == IfExists::DoNothing;
     let (owner, viewer) = (call.principal(), call.viewer());
     let assistants = call.assistants();
-    let created = assistants.create(owner, viewer, id, change, do_nothing);
+    let id_of_key = call.id_of_key();
+    let created = assistants.create(owner, viewer, id, id_of_key, change, do_nothing);
     Ok(body::json(StatusCode::OK, &created.await?))
 }
 

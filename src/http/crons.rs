@@ -49,6 +49,7 @@ async fn create_on(mut call: Call, thread: Option<ThreadId>) -> Result<Response<
     let webhooks = &call.shared.options.webhooks;
     let request = parse::request(fields.map_of(), webhooks, call.requester())?;
     let new = NewCron {
+        id_of_key: call.id_of_key(),
         owner: call.principal(),
         access: call.access.at(Level::Writer),
         assistant: assistant(&call, &request.assistant).await?,

@@ -78,6 +78,7 @@ async fn make(call: &Call, source: ThreadId, fields: &Fields<'_>) -> Result<Resp
         source,
         at: address::of_body(fields)?.address(false)?,
         id: id.map(|text| ids::thread(text)).transpose()?,
+        id_of_key: call.id_of_key(),
         metadata: metadata(fields)?,
         by: call.principal(),
     };

@@ -123,7 +123,7 @@ pub(super) async fn once(
             return Err(Error::invalid(detail).with_code("idempotency_mismatch"));
         }
     };
-    // The process that carried this out before died over it, maybe after it created the run.
+    // An attempt before this one ended without a response that is stored, maybe after it created the run.
     let orphan = match request.creates.filter(|_| guard.is_retry) {
         Some(creates) => replayed.of_orphan(&call, guard.run, creates).await?,
         None => None,

@@ -56,6 +56,7 @@ pub(super) async fn creation(call: &mut Call) -> Result<Create, Error> {
             .filter(|text| !text.is_empty())
             .map(|text| ids::thread(text))
             .transpose()?,
+        id_of_key: call.id_of_key(),
         metadata: metadata(&fields)?,
         if_exists: fields.word("if_exists", IfExists::ALL)?.unwrap_or_default(),
         supersteps: supersteps(&fields)?,
@@ -124,7 +125,8 @@ pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
 /// `POST /threads/{thread_id}/copy`
 pub(super) async fn copy(call: Call) -> Result<Response<Body>, Error> {
     let id = call.path.thread()?;
-    let view = call.threads().copy(id, &call.principal()).await?;
+    let (threads, owner) = (call.threads(), call.principal());
+    let view = threads.copy(id, &owner, call.id_of_key()).await?;
     Ok(respond_with(&view))
 }
 

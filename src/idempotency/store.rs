@@ -37,8 +37,8 @@ pub struct Claim {
 pub enum Claimed {
     /// The claim is valid: carry the request out, then store its response or release the key.
     Granted {
-        /// The id of the first claim of this request: another one than this claim's when a
-        /// process died over it. A run it creates has this id.
+        /// The id of the first claim of this request: another one than this claim's when an earlier
+        /// attempt was abandoned or its process died. What the request creates has this id.
         first: Uuid,
     },
     /// Another claim carries the same request out.
@@ -52,12 +52,16 @@ pub enum Claimed {
 /// Stores keys and responses. Implemented by `storage::sqlite` and `storage::postgres`.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Claims a key that is free, expired, or claimed for the same request by a process that died.
+    /// Claims a key that is free, expired, or claimed for the same request by an attempt that was abandoned or whose
+    /// process died.
     async fn claim_key(&self, claim: Claim) -> Result<Claimed, Error>;
     /// Stores the response, if the claim is still valid.
     async fn store_response(&self, claim: Claim, response: Vec<u8>) -> Result<(), Error>;
-    /// Frees the key without a response, if the claim is still valid.
+    /// Frees the key without a response, if the claim is still valid: nothing is known of its request any more.
     async fn release_key(&self, claim: Claim) -> Result<(), Error>;
+    /// Frees the key for repetitions of its request alone, if the claim is still valid: they are granted it with the
+    /// id of the first claim, as after the death of a process.
+    async fn abandon_key(&self, claim: Claim) -> Result<(), Error>;
     /// Deletes keys older than [`RETENTION`]; returns how many.
     async fn expire_keys(&self) -> Result<u64, Error>;
 }

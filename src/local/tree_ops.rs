@@ -216,6 +216,7 @@ impl Thread {
             source: self.id,
             at: at.into(),
             id: Some(id),
+            id_of_key: None,
             metadata: Map::new(),
             by: LOCAL_PRINCIPAL.into(),
         };

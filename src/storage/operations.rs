@@ -282,6 +282,7 @@ macro_rules! idempotency_operations {
             write idempotency::claim_key([&] claim: Claim) -> Claimed;
             write idempotency::store_response([&] claim: Claim, [&] response: Vec<u8>) -> ();
             write idempotency::release_key([&] claim: Claim) -> ();
+            write idempotency::abandon_key([&] claim: Claim) -> ();
             write idempotency::expire_keys() -> u64;
         }}
     };

@@ -37,6 +37,8 @@ pub struct NewFork {
     pub at: Address,
     /// Its id; a new one without.
     pub id: Option<ThreadId>,
+    /// The new one: what has it was made by an earlier attempt of the request. `None` for any.
+    pub id_of_key: Option<ThreadId>,
     /// Metadata in addition to what it inherits.
     pub metadata: Map,
     /// The principal of the request.
@@ -72,10 +74,18 @@ impl Service {
     /// 404: no such thread or address. 409: the id is taken, `thread_deleted`, `not_checkpointed`,
     /// `checkpoint_pruned`, `lineage_too_deep`. Or the storage failed.
     pub async fn fork(&self, new: NewFork) -> Result<Forked> {
-        let id = new.id.unwrap_or_else(ThreadId::mint);
+        let id_of_key = new.id_of_key.filter(|_| new.id.is_none());
+        let id = new.id.or(id_of_key).unwrap_or_else(ThreadId::mint);
         let store = &self.shared.parts.tree;
         for _ in 0..TRIES {
             let (mut reader, parent) = self.reader(new.source).await?;
+            if id_of_key.is_some()
+                && let Some(made) = reader.thread_row(id).await?
+                && made.deleted_at.is_none()
+            {
+                drop(reader);
+                return self.made_before(&parent, made).await;
+            }
             let resolved = self.base_of(&mut *reader, &parent, &new.at).await?;
             drop(reader);
             let content = match resolved.base.id() {
@@ -140,6 +150,19 @@ impl Service {
             "The thread moved on again and again while it was forked: try again",
         )
         .into())
+    }
+
+    /// The fork that an earlier attempt has made of a thread.
+    async fn made_before(&self, parent: &ThreadRow, fork: ThreadRow) -> Result<Forked> {
+        let content = match fork.fork_checkpoint {
+            Some(base) => self.content(parent, base).await?,
+            None => Default::default(),
+        };
+        Ok(Forked {
+            event_number: fork.last_event_number,
+            thread: fork,
+            dangling: has_open_calls(&content.messages),
+        })
     }
 
     /// The base of a fork. Without an address that is the head of the active branch; while that

@@ -41,13 +41,19 @@ impl Service {
     /// The id is taken; an update makes no sense, and the thread exists without it; or the storage
     /// failed.
     pub async fn create(&self, create: Create) -> Result<View> {
-        let may_exist = create.id.is_some() && create.if_exists == IfExists::DoNothing;
-        let id = create.id.unwrap_or_else(ThreadId::mint);
+        let id_of_key = create.id_of_key.filter(|_| create.id.is_none());
+        let if_exists = match id_of_key {
+            Some(_) => IfExists::DoNothing,
+            None => create.if_exists,
+        };
+        let id = create.id.or(id_of_key);
+        let may_exist = id.is_some() && if_exists == IfExists::DoNothing;
+        let id = id.unwrap_or_else(ThreadId::mint);
         let new = NewThread {
             id,
             metadata: create.metadata,
             owner: create.principal.to_string(),
-            if_exists: create.if_exists,
+            if_exists,
             ttl: create.ttl.or(self.runs.thread_ttl()),
         };
         let Some(created) = self.shared.parts.tree.create_thread(new).await? else {
@@ -79,6 +85,10 @@ impl Service {
             })?;
             return Ok(view);
         }
+        // The updates are written all at once: an earlier attempt has applied them.
+        if id_of_key.is_some() && self.has_state(id).await? {
+            return self.get(id).await;
+        }
         match self
             .at(Level::Writer)
             .apply_supersteps(&created, create.supersteps)
@@ -93,6 +103,11 @@ impl Service {
             ) => Err(error),
             Err(error) => Err(Error::CreatedWithoutUpdates(id, Box::new(error))),
         }
+    }
+
+    async fn has_state(&self, id: ThreadId) -> Result<bool> {
+        let slot = self.shared.parts.tree.slot(id).await?;
+        Ok(slot.is_some_and(|slot| slot.head.is_some()))
     }
 
     /// Creates a thread, and returns its newest event.
@@ -230,13 +245,19 @@ impl Service {
         Ok(tx.commit().await?)
     }
 
-    /// Copies a thread with its history to one that `owner` owns, without lineage.
+    /// Copies a thread with its history to one that `owner` owns, without lineage. What has the id `id_of_key` was
+    /// copied by an earlier attempt of the request.
     ///
     /// # Errors
     /// No such thread; 413 for one with too long a history; or the storage failed.
-    pub async fn copy(&self, id: ThreadId, owner: &str) -> Result<View> {
+    pub async fn copy(
+        &self,
+        id: ThreadId,
+        owner: &str,
+        id_of_key: Option<ThreadId>,
+    ) -> Result<View> {
         let copy = NewCopy {
-            id: ThreadId::mint(),
+            id: id_of_key.unwrap_or_else(ThreadId::mint),
             owner: owner.to_owned(),
             reader: self.access.principal().cloned(),
             limit: COPY_MAX,
@@ -249,7 +270,10 @@ impl Service {
         match self.shared.parts.tree.copy_thread(id, copy).await? {
             Copied::Done(thread) => self.view(*thread).await,
             Copied::Missing => Err(Error::NoThread(id)),
-            Copied::Taken => Err(Error::ThreadExists(id)),
+            Copied::Taken => match id_of_key {
+                Some(copied) => self.get(copied).await,
+                None => Err(Error::ThreadExists(id)),
+            },
             Copied::TooLarge => Err(tree::Error::refused(
                 ErrorKind::TooLarge,
                 "too_large",

@@ -34,6 +34,8 @@ words! {
 pub struct Create {
     /// Its id; `None` for a new one.
     pub id: Option<ThreadId>,
+    /// The new one: what has it was created by an earlier attempt of the request. `None` for any.
+    pub id_of_key: Option<ThreadId>,
     /// Client's metadata.
     pub metadata: Map,
     /// What to do when the id is taken.

@@ -24,6 +24,8 @@ on_both_storages!(
     a_run_whose_creator_was_killed_is_found_again,
     a_stateless_run_whose_creator_was_killed_is_found_again,
     what_was_written_before_its_answer_was_lost_is_not_written_again,
+    what_was_created_before_its_answer_was_lost_is_found_again,
+    a_key_whose_answer_was_lost_belongs_to_its_request,
     keys_count_for_posts_and_puts_and_have_a_form,
     a_repeated_tag_or_message_is_written_once,
     the_end_of_a_stateless_run_outlives_it,
@@ -384,6 +386,97 @@ fn what_was_written_before_its_answer_was_lost_is_not_written_again(place: &Plac
         assert_eq!(again.header("idempotency-replayed"), Some("true"));
         assert_eq!(again.text(), answer.text());
     }
+}
+
+/// The answer to a request that did what it was to do, and failed before its answer was stored.
+const LOST: &str = "http::before_keep=panic@1";
+
+fn what_was_created_before_its_answer_was_lost_is_found_again(place: &Place) {
+    let mut server = place.start(Setup::example("faulty_server"));
+    let client = Client::of(&server);
+    let thread = client.post("/threads", &json!({"metadata": {"graph_id": "talk"}}));
+    let thread = talk::id_of(&thread.json());
+    for content in ["one", "two"] {
+        let message = json!({"role": "user", "content": content});
+        ok(
+            client.post(&format!("/threads/{thread}/messages"), &message),
+            201,
+        );
+    }
+    let updates = json!([
+        {"updates": [{"values": {"messages": [{"role": "user", "content": "a"}]}, "as_node": "__start__"}]},
+        {"updates": [{"values": {"messages": [{"role": "ai", "content": "b"}]}, "as_node": "__start__"}]}
+    ]);
+    let cron = json!({"assistant_id": "talk", "schedule": "0 0 1 1 *"});
+    let of_thread = |rest: &str| format!("/threads/{thread}/{rest}");
+    for (list, path, body) in [
+        ("/threads", "/threads".to_owned(), json!({})),
+        (
+            "/threads",
+            "/threads".to_owned(),
+            json!({"metadata": {"graph_id": "talk"}, "supersteps": updates}),
+        ),
+        ("/threads", "/commands/create-thread".to_owned(), json!({})),
+        ("/threads", of_thread("copy"), json!({})),
+        ("/threads", of_thread("fork"), json!({})),
+        (
+            "/threads",
+            "/commands/fork-thread".to_owned(),
+            json!({"source_thread_id": thread}),
+        ),
+        ("/runs/crons", "/runs/crons".to_owned(), cron.clone()),
+        ("/runs/crons", of_thread("runs/crons"), cron),
+        (
+            "/assistants",
+            "/assistants".to_owned(),
+            json!({"graph_id": "talk"}),
+        ),
+    ] {
+        server.restart_with("FAILPOINTS", LOST);
+        let client = Client::of(&server);
+        let count = || {
+            let all = ok(client.post(&format!("{list}/count"), &json!({})), 200);
+            all.as_u64().unwrap()
+        };
+        let before = count();
+        let key = format!("{path}{}", body.to_string().len());
+        assert_eq!(post(&client, &path, &key, &body).status, 500, "{path}");
+        assert_eq!(count(), before + 1, "{path}");
+        let again = post(&client, &path, &key, &body);
+        assert!(again.status < 300, "{path}: {}", again.text());
+        assert_eq!(again.header("idempotency-replayed"), None);
+        assert_eq!(count(), before + 1, "{path}");
+        let third = post(&client, &path, &key, &body);
+        assert_eq!(third.header("idempotency-replayed"), Some("true"));
+        assert_eq!((third.status, third.text()), (again.status, again.text()));
+        if body.get("supersteps").is_some() {
+            let id = talk::id_of(&again.json());
+            let history = client.post(&format!("/threads/{id}/history"), &json!({}));
+            assert_eq!(history.json().as_array().map(Vec::len), Some(2));
+        }
+        // Another request makes another one.
+        assert!(post(&client, &path, &format!("{key}-other"), &body).status < 300);
+        assert_eq!(count(), before + 2, "{path}");
+        server.restart_with("FAILPOINTS", "");
+    }
+}
+
+fn a_key_whose_answer_was_lost_belongs_to_its_request(place: &Place) {
+    let server = place.start(Setup::example("faulty_server").env("FAILPOINTS", LOST));
+    let client = Client::of(&server);
+    assert_eq!(post(&client, "/threads", "k", &json!({})).status, 500);
+    let other = post(&client, "/threads", "k", &json!({"metadata": {"a": 1}}));
+    assert_eq!(talk::code(other, 422), "idempotency_mismatch");
+    // Many repetitions at once find it all the same.
+    let answers: Vec<_> = thread::scope(|scope| {
+        let repeat = || post(&client, "/threads", "k", &json!({}));
+        let sent: Vec<_> = (0..8).map(|_| scope.spawn(repeat)).collect();
+        sent.into_iter().map(|sent| sent.join().unwrap()).collect()
+    });
+    for answer in &answers {
+        assert_eq!((answer.status, answer.text()), (200, answers[0].text()));
+    }
+    assert_eq!(ok(client.post("/threads/count", &json!({})), 200), 1);
 }
 
 fn keys_count_for_posts_and_puts_and_have_a_form(place: &Place) {

@@ -6,6 +6,7 @@ use futures::future::BoxFuture;
 use hyper::{HeaderMap, Response, StatusCode, upgrade::OnUpgrade};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use uuid::Uuid;
 
 use super::{
     auth::Client,
@@ -112,11 +113,17 @@ pub struct Call {
     pub states: Arc<ResponseMemory>,
     /// In which it is carried out.
     pub slot: Arc<Slot>,
-    /// The id a run is to have that the request creates; `None` for a new one.
+    /// The id of its idempotency key, which a run is to have that the request creates; `None` for a new one.
     pub run_id: Option<RunId>,
 }
 
 impl Call {
+    /// The id, from its idempotency key, of what the request creates and its client does not name. What has this id
+    /// was created by an earlier attempt of the request.
+    pub fn id_of_key<I: From<Uuid>>(&self) -> Option<I> {
+        self.run_id.map(|run| I::from(run.0))
+    }
+
     pub fn runs(&self) -> &runs::Service {
         self.shared.services.runs()
     }

@@ -47,6 +47,7 @@ impl World {
         let text = |name: &str| more.get(name).and_then(Value::as_str).map(str::to_owned);
         let end = text("end_time").map(|text| Timestamp::read(&text).unwrap());
         let new = NewCron {
+            id_of_key: None,
             owner: "local".into(),
             access: Access::unrestricted(),
             assistant: AssistantId::of_graph("counter"),

@@ -107,6 +107,7 @@ impl Running {
         metadata.insert("graph_id", "counter");
         let new = Create {
             id: Some(id),
+            id_of_key: None,
             metadata,
             if_exists: IfExists::Raise,
             supersteps: vec![],
@@ -268,6 +269,10 @@ impl idempotency::Store for Gated {
 
     async fn release_key(&self, claim: Claim) -> Result<(), checkpoint::Error> {
         self.keys.release_key(claim).await
+    }
+
+    async fn abandon_key(&self, claim: Claim) -> Result<(), checkpoint::Error> {
+        self.keys.abandon_key(claim).await
     }
 
     async fn expire_keys(&self) -> Result<u64, checkpoint::Error> {

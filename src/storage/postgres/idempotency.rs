@@ -8,7 +8,7 @@ use super::{
 };
 use crate::idempotency::{Claim, Claimed, RETENTION};
 
-/// Takes a key that is free or expired, or whose process has died over this request. A
+/// Takes a key that is free or expired, or whose attempt at this request was abandoned or has died with its process. A
 /// claim may arrive twice, when its first reply was lost.
 const CLAIM: &str = "
 INSERT INTO idempotency_keys AS k (principal, key, request_hash, claim_id, first_id, worker_id)
@@ -31,6 +31,11 @@ UPDATE idempotency_keys SET response = $4 WHERE principal = $1 AND key = $2 AND 
 
 const RELEASE: &str = "
 DELETE FROM idempotency_keys WHERE principal = $1 AND key = $2 AND claim_id = $3 AND response IS NULL";
+
+/// No process has this id, so that no lease keeps the key.
+const ABANDON: &str = "
+UPDATE idempotency_keys SET worker_id = '00000000-0000-0000-0000-000000000000'
+ WHERE principal = $1 AND key = $2 AND claim_id = $3 AND response IS NULL";
 
 const EXPIRE: &str = "
 DELETE FROM idempotency_keys WHERE created_at < now() - make_interval(secs => $1)";
@@ -77,8 +82,14 @@ pub(super) async fn release_key(db: &Object, claim: &Claim) -> Result<()> {
     Ok(())
 }
 
+pub(super) async fn abandon_key(db: &Object, claim: &Claim) -> Result<()> {
+    let (principal, key) = (name(&claim.key.principal), name(&claim.key.text));
+    execute(db, ABANDON, &[&principal, &key, &claim.id]).await?;
+    Ok(())
+}
+
 pub(super) async fn expire_keys(db: &Object) -> Result<u64> {
     execute(db, EXPIRE, &[&RETENTION.as_secs_f64()]).await
 }
 
-statements!(CLAIM, FIND, STORE_RESPONSE, RELEASE, EXPIRE);
+statements!(CLAIM, FIND, STORE_RESPONSE, RELEASE, ABANDON, EXPIRE);

@@ -78,6 +78,10 @@ pub(super) fn create_cron(
     if !assistant {
         return Ok(CreatedCron::NoAssistant);
     }
+    // An earlier attempt of the request created it.
+    if let Some(row) = cron(db, row.id, &None)? {
+        return Ok(CreatedCron::Done(Box::new(row)));
+    }
     if counts::is_full(db, "crons", &row.owner, most)? {
         return Ok(CreatedCron::Full);
     }

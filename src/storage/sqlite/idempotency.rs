@@ -89,6 +89,21 @@ pub(super) fn release_key(db: &Connection, claim: &Claim) -> Result<()> {
     Ok(())
 }
 
+/// No process has the id that the row has then.
+pub(super) fn abandon_key(db: &Connection, claim: &Claim) -> Result<()> {
+    db.prepare_cached(
+        "UPDATE idempotency_keys SET worker_id = ?4 WHERE principal = ?1 AND key = ?2 \
+         AND claim_id = ?3 AND response IS NULL",
+    )?
+    .execute(params![
+        claim.key.principal,
+        claim.key.text,
+        claim.id.as_bytes(),
+        Uuid::nil().as_bytes(),
+    ])?;
+    Ok(())
+}
+
 pub(super) fn expire_keys(db: &Connection) -> Result<u64> {
     let gone = db
         .prepare_cached("DELETE FROM idempotency_keys WHERE created_at < ?1")?

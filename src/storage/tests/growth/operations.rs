@@ -257,7 +257,10 @@ async fn keys<S: Rooms>(store: &S) {
         .await
         .unwrap();
     store.claim_key(claim("kept")).await.unwrap();
-    store.release_key(other).await.unwrap();
+    store.abandon_key(other).await.unwrap();
+    let again = claim("other");
+    store.claim_key(again.clone()).await.unwrap();
+    store.release_key(again).await.unwrap();
     store.expire_keys().await.unwrap();
 }
 
