@@ -78,8 +78,10 @@ ON CONFLICT (tree_id, thread_id, event_number) DO UPDATE SET text = EXCLUDED.tex
 /// Keeps steps out until the end, also those that begin at 0 and have no row to wait for.
 const LOCK: &str = "LOCK TABLE projection_offsets IN SHARE ROW EXCLUSIVE MODE";
 
-const RESET: &str = "
-DELETE FROM projection_offsets WHERE projection = $1 AND ($2::uuid IS NULL OR thread_id = $2)";
+const DELETE_OFFSET: &str =
+    "DELETE FROM projection_offsets WHERE projection = $1 AND thread_id = $2";
+
+const DELETE_OFFSETS: &str = "DELETE FROM projection_offsets WHERE projection = $1";
 
 pub(super) async fn behind(
     db: &Object,
@@ -153,37 +155,40 @@ pub(super) async fn reset(
     projection: Option<Projection>,
     thread: Option<ThreadId>,
 ) -> Result<()> {
-    let offsets = prepare(db, RESET).await?;
-    let thread = thread.map(|thread| thread.0);
+    let (offset, rows) = match thread {
+        Some(_) => (DELETE_OFFSET, DELETE_OF_THREAD),
+        None => (DELETE_OFFSETS, DELETE_ALL),
+    };
+    let offset = prepare(db, offset).await?;
     let mut tables = Vec::new();
     for one in Projection::ALL {
         if projection.is_none_or(|only| only == one) {
-            let text = match thread {
-                Some(_) => DELETE_OF_THREAD[one.index()],
-                None => DELETE_ALL[one.index()],
-            };
-            tables.push((one, prepare(db, text).await?));
+            tables.push((one, prepare(db, rows[one.index()]).await?));
         }
     }
     let transaction = db.transaction().await?;
     transaction.batch_execute(LOCK).await?;
     for (one, statement) in &tables {
-        transaction
-            .execute(&offsets, &[&one.as_str(), &thread])
-            .await?;
-        match &thread {
-            Some(thread) => transaction.execute(statement, &[thread]).await?,
-            None => transaction.execute(statement, &[]).await?,
-        };
+        let name = one.as_str();
+        if let Some(thread) = &thread {
+            transaction.execute(&offset, &[&name, &thread.0]).await?;
+            transaction.execute(statement, &[&thread.0]).await?;
+        } else {
+            transaction.execute(&offset, &[&name]).await?;
+            transaction.execute(statement, &[]).await?;
+        }
     }
     Ok(transaction.commit().await?)
 }
 
-/// In the order of [`Projection::ALL`], as the next.
+/// In the order of [`Projection::ALL`], as the next. The keys of the tables begin with the tree.
 const DELETE_OF_THREAD: [&str; Projection::ALL.len()] = [
-    "DELETE FROM search WHERE thread_id = $1",
-    "DELETE FROM thread_heads WHERE thread_id = $1",
-    "DELETE FROM thread_timeline WHERE thread_id = $1",
+    "DELETE FROM search WHERE thread_id = $1
+        AND tree_id = (SELECT t.tree_id FROM threads t WHERE t.thread_id = $1)",
+    "DELETE FROM thread_heads WHERE thread_id = $1
+        AND tree_id = (SELECT t.tree_id FROM threads t WHERE t.thread_id = $1)",
+    "DELETE FROM thread_timeline WHERE thread_id = $1
+        AND tree_id = (SELECT t.tree_id FROM threads t WHERE t.thread_id = $1)",
 ];
 
 const DELETE_ALL: [&str; Projection::ALL.len()] = [
@@ -278,7 +283,8 @@ statements!(
     HEAD,
     SEARCH,
     LOCK,
-    RESET,
+    DELETE_OFFSET,
+    DELETE_OFFSETS,
     DELETE_OF_THREAD,
     DELETE_ALL
 );

@@ -176,15 +176,36 @@ pub(super) fn reset(
 }
 
 fn reset_table(db: &Connection, projection: Projection, thread: Option<ThreadId>) -> Result<()> {
-    db.prepare_cached(
-        "DELETE FROM projection_offsets WHERE projection = ?1 AND (?2 IS NULL OR thread_id = ?2)",
-    )?
-    .execute(params![projection.as_str(), thread])?;
-    let sql = match projection {
-        Projection::Search => "DELETE FROM search WHERE ?1 IS NULL OR thread_id = ?1",
-        Projection::Heads => "DELETE FROM thread_heads WHERE ?1 IS NULL OR thread_id = ?1",
-        Projection::Timeline => "DELETE FROM thread_timeline WHERE ?1 IS NULL OR thread_id = ?1",
-    };
-    db.prepare_cached(sql)?.execute([thread])?;
+    let at = projection.index();
+    if let Some(thread) = thread {
+        db.prepare_cached(DELETE_OFFSET)?
+            .execute(params![projection.as_str(), thread])?;
+        db.prepare_cached(DELETE_OF_THREAD[at])?.execute([thread])?;
+    } else {
+        db.prepare_cached(DELETE_OFFSETS)?
+            .execute([projection.as_str()])?;
+        db.prepare_cached(DELETE_ALL[at])?.execute([])?;
+    }
     Ok(())
 }
+
+const DELETE_OFFSET: &str =
+    "DELETE FROM projection_offsets WHERE projection = ?1 AND thread_id = ?2";
+
+const DELETE_OFFSETS: &str = "DELETE FROM projection_offsets WHERE projection = ?1";
+
+/// In the order of [`Projection::ALL`], as the next. The keys of the tables begin with the tree.
+const DELETE_OF_THREAD: [&str; Projection::ALL.len()] = [
+    "DELETE FROM search WHERE thread_id = ?1 \
+     AND tree_id = (SELECT t.tree_id FROM threads t WHERE t.thread_id = ?1)",
+    "DELETE FROM thread_heads WHERE thread_id = ?1 \
+     AND tree_id = (SELECT t.tree_id FROM threads t WHERE t.thread_id = ?1)",
+    "DELETE FROM thread_timeline WHERE thread_id = ?1 \
+     AND tree_id = (SELECT t.tree_id FROM threads t WHERE t.thread_id = ?1)",
+];
+
+const DELETE_ALL: [&str; Projection::ALL.len()] = [
+    "DELETE FROM search",
+    "DELETE FROM thread_heads",
+    "DELETE FROM thread_timeline",
+];

@@ -215,6 +215,7 @@ fn complaints(
         let mut times = (many.rows_each() / few.rows_each().max(1.0)).max(1.0);
         if which::is_among(grows, name) {
             times = times.max(FACTOR as f64);
+            println!("{name}: {:.1}, then {:.1}", few.each(), many.each());
         }
         // Each row may lie on a page of its own.
         let most = few.each() * 1.5 * times + slack + many.rows_each();

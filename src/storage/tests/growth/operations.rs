@@ -24,7 +24,6 @@ use crate::{
         search::{Listing, Search},
     },
     time::Timestamp,
-    tree::projection::Projection,
     value::Map,
     webhooks::outbox::{FailedTry, HostPage},
 };
@@ -45,9 +44,6 @@ pub(super) async fn operate<S: Rooms>(store: &S, known: &mut Known) {
     keys(store).await;
     log(store, known).await;
     deliveries(store, known).await;
-    store.behind(None, PAGE).await.unwrap();
-    let thread = Some(known.thread);
-    store.reset(Some(Projection::Heads), thread).await.unwrap();
     runs::Store::probe(store).await.unwrap();
 }
 
