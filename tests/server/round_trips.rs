@@ -215,6 +215,46 @@ fn runs_cost_little(setup: Setup, meter: &dyn Meter, bounds: &Bounds) {
     );
 }
 
+/// Bounds what a second costs in which nobody asks for anything: statements and writing transactions. Leases are
+/// renewed, and what nobody was notified of is looked for.
+fn an_idle_server_costs_little(setup: Setup, meter: &dyn Meter, bounds: (f64, f64)) {
+    const SECONDS: u32 = 10;
+    let server = setup.start();
+    let client = Client::of(&server);
+    let thread = client.thread();
+    client.run(
+        &thread,
+        &json!({"assistant_id": "seq10", "input": {"count": 0, "log": []}}),
+    );
+    std::thread::sleep(Duration::from_secs(2));
+    let before = meter.read();
+    std::thread::sleep(Duration::from_secs(u64::from(SECONDS)));
+    let after = meter.read();
+    let each = |after: u64, before: u64| (after - before) as f64 / f64::from(SECONDS);
+    let (statements, commits) = (each(after.0, before.0), each(after.1, before.1));
+    println!("an idle second: {statements:.1} statements, {commits:.1} commits");
+    assert!(statements <= bounds.0, "{statements:.1} statements");
+    assert!(commits <= bounds.1, "{commits:.1} commits");
+}
+
+#[test]
+fn an_idle_server_asks_postgres_for_next_to_nothing() {
+    let cluster = Cluster::start();
+    let database = block_on(cluster.database());
+    let proxy = Proxy::before(&database);
+    let setup = Setup::example("bench_server").env("DATABASE_URL", proxy.url.clone());
+    an_idle_server_costs_little(setup, &OfPostgres { database, proxy }, (8.0, 0.5));
+}
+
+#[test]
+fn an_idle_server_asks_sqlite_for_next_to_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("statements");
+    let setup = Setup::example("bench_server").env("SQLITE_STATEMENTS", file.to_str().unwrap());
+    // Beginning and end of a transaction are statements too, and one that changes nothing writes nothing.
+    an_idle_server_costs_little(setup, &OfSqlite(file), (20.0, 2.0));
+}
+
 #[test]
 fn a_run_takes_few_statements_and_fewer_commits() {
     let cluster = Cluster::start();

@@ -11,10 +11,15 @@ use std::{
 use serde_json::{Value, json};
 use test_support::{
     client::{Client, Open},
+    memory::{MIB, Memory},
+    on_both_storages,
     place::{Place, block_on},
     server::{Server, Setup},
     tables::{connect, rows},
+    talk::{until, with},
 };
+
+on_both_storages!(a_stream_that_can_be_resumed_shows_nothing_that_a_crash_takes_back,);
 
 /// Supersteps that may wait for a transaction.
 const QUEUE: usize = 16;
@@ -86,11 +91,31 @@ pub fn is_complete(place: &Place, server: &Server, last: usize) {
     assert_eq!(rows(place, server, orphans), [[Some("0".to_owned())]]);
 }
 
-/// The most supersteps that a run of `count` was seen ahead of what is stored.
-fn furthest_ahead(place: &Place, seconds: f64, count_of: usize, more: Value) -> usize {
+/// How far a run was ahead of what is stored.
+struct Ahead {
+    /// The most supersteps that were seen and not stored.
+    supersteps: usize,
+    /// The most memory, in bytes, that the server had more than before.
+    memory: u64,
+}
+
+/// Executes a run of `count_of` supersteps while each commit takes so many seconds.
+fn furthest_ahead(place: &Place, seconds: f64, count_of: usize, more: Value) -> Ahead {
     let server = start(place);
-    slow_down(place, seconds);
     let client = Client::of(&server);
+    // What a server loads for its first run is no part of it.
+    let first = supersteps(1, json!({}));
+    let thread = client.thread();
+    let (seen, reader) = count(client.open_stream(&thread, &first));
+    reader.join().unwrap();
+    assert!(seen.load(Ordering::SeqCst) > 0);
+    assert_eq!(client.delete(&format!("/threads/{thread}")).status, 204);
+    let checkpoints = "SELECT CAST(count(*) AS text) FROM checkpoints";
+    until("its checkpoints are gone", || {
+        rows(place, &server, checkpoints) == [[Some("0".to_owned())]]
+    });
+    slow_down(place, seconds);
+    let memory = Memory::of(&server);
     let thread = client.thread();
     let open = client.open_stream(&thread, &supersteps(count_of, more));
     let run = open.run();
@@ -107,23 +132,99 @@ fn furthest_ahead(place: &Place, seconds: f64, count_of: usize, more: Value) -> 
     let patience = Duration::from_secs(60);
     assert_eq!(client.end_within(&thread, &run, patience), "error");
     is_complete(place, &server, count_of);
-    furthest
+    Ahead {
+        supersteps: furthest,
+        memory: memory.peak(),
+    }
 }
 
 #[test]
 fn a_run_waits_for_a_database_that_takes_two_seconds() {
     let begin = Instant::now();
-    let furthest = furthest_ahead(&Place::postgres(), 2.0, 60, json!({}));
-    println!("{furthest} ahead, {:?}", begin.elapsed());
+    let ahead = furthest_ahead(&Place::postgres(), 2.0, 60, json!({}));
+    let (furthest, memory) = (ahead.supersteps, ahead.memory / MIB);
+    println!("{furthest} ahead, {memory} MiB, {:?}", begin.elapsed());
     assert!(furthest > 1, "it ran ahead");
     assert!(furthest <= AHEAD, "{furthest} supersteps ahead");
+    assert!(memory <= 16, "{memory} MiB");
 }
 
 #[test]
 fn a_run_of_large_supersteps_is_one_transaction_ahead() {
     let large = json!({"size": 10 << 20});
-    let furthest = furthest_ahead(&Place::postgres(), 1.0, 5, large);
+    let ahead = furthest_ahead(&Place::postgres(), 1.0, 5, large);
     // One is in its transaction, one waits for the next, and one is done and finds no room.
-    println!("{furthest} ahead");
+    let furthest = ahead.supersteps;
+    println!("{furthest} ahead, {} MiB", ahead.memory / MIB);
     assert!(furthest <= 3, "{furthest} supersteps of 10 MiB ahead");
+}
+
+/// A process is frozen while supersteps wait in its queue, another one takes its run over, and it wakes.
+#[test]
+fn a_branch_that_is_taken_over_in_the_middle_of_a_queue_has_each_superstep_once() {
+    let place = Place::postgres();
+    let one = start(&place);
+    slow_down(&place, 0.3);
+    let client = Client::of(&one);
+    let thread = client.thread();
+    let open = client.open_stream(&thread, &supersteps(90, json!({})));
+    let run = open.run();
+    let (seen, reader) = count(open);
+    until("supersteps are stored, and others wait", || {
+        let stored = stored(&place, &one);
+        stored > QUEUE && seen.load(Ordering::SeqCst) > stored + 1
+    });
+    one.signal("STOP");
+    let at = stored(&place, &one);
+    let two = one.replica();
+    until("the other process goes on", || {
+        stored(&place, &two) > at + AHEAD
+    });
+    one.signal("CONT");
+    let patience = Duration::from_secs(60);
+    let there = Client::of(&two);
+    assert_eq!(there.end_within(&thread, &run, patience), "error");
+    reader.join().unwrap();
+    let attempts = rows(&place, &two, "SELECT attempt::text FROM runs");
+    assert_eq!(attempts, [[Some("2".to_owned())]]);
+    let last = stored(&place, &two) - 1;
+    assert!(last >= 90, "{last}");
+    is_complete(&place, &two, last);
+    // Either process can write the thread.
+    for client in [&client, &there] {
+        let ran = client.open_stream(&thread, &supersteps(1, json!({})));
+        assert_eq!(client.end_within(&thread, &ran.run(), patience), "error");
+    }
+}
+
+/// Whoever reads such a stream on after a crash has missed nothing: what it was shown is stored.
+fn a_stream_that_can_be_resumed_shows_nothing_that_a_crash_takes_back(place: &Place) {
+    let mut server = start(place);
+    if place.is_postgres() {
+        slow_down(place, 0.1);
+    }
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let body = with(supersteps(400, json!({})), "stream_resumable", true);
+    let mut open = client.open_stream(&thread, &body);
+    let run = open.run();
+    let mut shown = vec![];
+    while shown.len() < 40 {
+        shown.push(open.event().unwrap());
+    }
+    server.kill();
+    let number = |id: &Option<String>| id.as_deref().unwrap().parse::<u64>().unwrap();
+    shown.extend(std::iter::from_fn(|| open.event_or_break().ok().flatten()));
+    let last = number(&shown.last().unwrap().id);
+    let sql = "SELECT CAST(max(last_seq) AS text) FROM run_events";
+    let kept = rows(place, &server, sql)[0][0].clone().unwrap();
+    assert!(kept.parse::<u64>().unwrap() >= last, "{last} of {kept}");
+    server.restart();
+    let client = Client::of(&server);
+    let path = format!("/threads/{thread}/runs/{run}/stream");
+    let after = last.to_string();
+    let mut open = client.open("GET", &path, &[("last-event-id", &after)], b"");
+    let rest: Vec<_> = std::iter::from_fn(|| open.event()).collect();
+    assert!(rest.iter().all(|event| number(&event.id) > last));
+    assert_eq!(client.end_of(&thread, &run), "error");
 }

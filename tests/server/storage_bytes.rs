@@ -62,6 +62,29 @@ fn a_long_chat_takes_a_small_multiple_of_its_text(place: &Place) {
     );
 }
 
+/// Of the write-ahead log of SQLite, while several clients write.
+const LOG_LIMIT: u64 = 16 << 20;
+
+#[test]
+fn the_write_ahead_log_of_sqlite_stays_small_while_clients_write() {
+    let server = Place::sqlite().start(Setup::example("bench_server"));
+    let log = tables::file(&server).with_extension("db-wal");
+    let bytes = || std::fs::metadata(&log).map_or(0, |file| file.len());
+    let client = Client::of(&server);
+    let mut most = 0;
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| chat(&client, &client.thread(), 60)))
+            .collect();
+        while writers.iter().any(|writer| !writer.is_finished()) {
+            most = most.max(bytes());
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    });
+    println!("at most {} KiB", most >> 10);
+    assert!((1..=LOG_LIMIT).contains(&most), "{most} bytes");
+}
+
 fn chat(client: &Client, thread: &str, turns: usize) {
     for turn in 0..turns {
         let question = format!("{turn:0200}");
