@@ -75,6 +75,14 @@ pub async fn with_client<T>(left: CancellationToken, work: impl Future<Output = 
     CLIENT.scope(left, work).await
 }
 
+/// Ends once nobody waits for the response any more; never, outside of a request.
+pub async fn client_gone() {
+    match CLIENT.try_with(CancellationToken::clone) {
+        Ok(left) => left.cancelled().await,
+        Err(_) => std::future::pending().await,
+    }
+}
+
 /// Whether nobody waits for the response any more: work of many steps begins no other one.
 pub fn is_client_gone() -> bool {
     CLIENT

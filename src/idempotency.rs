@@ -1,7 +1,12 @@
 //! Keyed requests: a request that is repeated with its key has one effect and one response.
 
+mod guard;
 mod service;
 mod store;
+mod waiting;
 
-pub use service::{Outcome, Service, StoredResponse};
+use crate::checkpoint::Error;
+
+pub use guard::{KeyGuard, StoredResponse};
+pub use service::{Outcome, Service};
 pub use store::{Claim, Claimed, Key, RETENTION, Store};

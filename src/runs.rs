@@ -18,7 +18,7 @@ mod streams;
 mod worker;
 
 pub use active::RunHandle;
-pub(crate) use create::{PreparedRun, refusal};
+pub(crate) use create::{PreparedRun, Registration, refusal};
 pub use error::Error;
 pub(crate) use execute::command_of;
 pub use listing::Listing;

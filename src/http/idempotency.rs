@@ -110,10 +110,20 @@ pub(super) async fn once(
         },
         hash: request.hash.digest128().to_be_bytes(),
     };
-    let outcome = call
+    let outcome = match call
         .idempotency()
-        .begin(replayed.key.clone(), replayed.hash);
-    let guard = match outcome.await? {
+        .begin(&replayed.key, replayed.hash)
+        .await?
+    {
+        Some(outcome) => outcome,
+        None => {
+            // Who waits takes the place of a stream, and no slot that others need to be worked on.
+            let _place = call.stream_slot()?;
+            let wait = call.idempotency().wait(&replayed.key, replayed.hash);
+            call.slot.lend(wait).await?
+        }
+    };
+    let guard = match outcome {
         Outcome::Execute(guard) => guard,
         Outcome::Replay(stored) => {
             return replayed.response(&call, &stored, request.creates).await;

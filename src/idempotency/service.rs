@@ -2,34 +2,22 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{Claim, Claimed, Key, RETENTION, Store};
+use super::{Claim, Claimed, Key, KeyGuard, RETENTION, Store, waiting::Waiting};
 use crate::{
+    abandon,
     checkpoint::Error,
     id::{RunId, WorkerId},
 };
 
 /// How often a request that waits for the response of another one polls for it, when another
-/// process carries that one out. Within this process it is notified.
-const POLL: Duration = Duration::from_millis(100);
+/// process carries that one out: at first, and at last. Within this process it is notified.
+const POLLS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(2)];
 
 /// Pauses between attempts to free a key: the first one, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(30)];
-
-/// A key that this process carries a request out for. Dropping it frees the key for repetitions of the request, which
-/// may have taken effect: they find what it created.
-#[derive(Debug)]
-pub struct KeyGuard {
-    service: Service,
-    claim: Option<Claim>,
-    /// The id of a run that this request creates.
-    pub run: RunId,
-    /// An earlier attempt ended without a response, or with one that is not stored: the run may exist.
-    pub is_retry: bool,
-}
 
 /// What to do with a keyed request.
 #[derive(Debug)]
@@ -42,90 +30,17 @@ pub enum Outcome {
     OtherRequest,
 }
 
-/// A key whose response is stored and may be replaced once.
-#[derive(Debug)]
-pub struct StoredResponse {
-    service: Service,
-    claim: Claim,
-}
-
-impl StoredResponse {
-    /// Stores another response instead of the first one.
-    ///
-    /// # Errors
-    /// The storage failed; the first response stays.
-    pub async fn replace(self, response: Vec<u8>) -> Result<(), Error> {
-        let store = &self.service.inner.store;
-        store.store_response(self.claim, response).await
-    }
-}
-
-impl KeyGuard {
-    /// The right to replace the response after it is stored, once the whole response is known.
-    pub fn replaceable(&self) -> Option<StoredResponse> {
-        Some(StoredResponse {
-            service: self.service.clone(),
-            claim: self.claim.clone()?,
-        })
-    }
-
-    /// Stores the response for whoever repeats the request.
-    ///
-    /// # Errors
-    /// The storage failed; the key is free for repetitions of the request then.
-    pub async fn complete(mut self, response: Vec<u8>) -> Result<(), Error> {
-        let Some(claim) = self.claim.take() else {
-            return Ok(());
-        };
-        let inner = &self.service.inner;
-        let stored = inner.store.store_response(claim.clone(), response).await;
-        if stored.is_err() {
-            self.claim = Some(claim);
-        } else {
-            inner.completed.notify_waiters();
-        }
-        stored
-    }
-
-    /// Frees the key: its request has changed nothing. By the time this returns another request may
-    /// have it.
-    pub async fn release(mut self) {
-        let Some(claim) = self.claim.take() else {
-            return;
-        };
-        let inner = &self.service.inner;
-        if let Err(error) = inner.store.release_key(claim.clone()).await {
-            tracing::warn!(%error, "an idempotency key is not free yet");
-            self.claim = Some(claim);
-        } else {
-            inner.completed.notify_waiters();
-        }
-    }
-}
-
-impl Drop for KeyGuard {
-    fn drop(&mut self) {
-        let (Some(claim), Ok(runtime)) = (self.claim.take(), tokio::runtime::Handle::try_current())
-        else {
-            return;
-        };
-        let service = self.service.clone();
-        runtime.spawn(async move { service.abandon(claim).await });
-    }
-}
-
-struct Inner {
-    store: Arc<dyn Store>,
+pub(super) struct Inner {
+    pub store: Arc<dyn Store>,
     worker: WorkerId,
     drain: CancellationToken,
-    /// A keyed request was completed or given up.
-    completed: Notify,
+    pub waiting: Waiting,
 }
 
 /// The service of keyed requests. Cheap to clone.
 #[derive(Clone)]
 pub struct Service {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 impl Service {
@@ -136,14 +51,14 @@ impl Service {
                 store,
                 worker,
                 drain,
-                completed: Notify::new(),
+                waiting: Waiting::default(),
             }),
         }
     }
 
     /// Frees a key for repetitions of its request. Until the storage has done so they wait, so that this is tried
     /// until the server drains; what its process has claimed is void after its death.
-    async fn abandon(&self, claim: Claim) {
+    pub(super) async fn abandon(&self, claim: Claim) {
         let inner = &self.inner;
         let [mut pause, longest] = PAUSES;
         while let Err(error) = inner.store.abandon_key(claim.clone()).await {
@@ -154,7 +69,7 @@ impl Service {
             }
             pause = (2 * pause).min(longest);
         }
-        inner.completed.notify_waiters();
+        inner.waiting.wake(&claim.key);
     }
 
     /// Begins to delete expired keys.
@@ -162,38 +77,59 @@ impl Service {
         tokio::spawn(self.clone().expire_keys());
     }
 
-    /// Claims a key for a request. While another request with it is carried out this waits for
-    /// its response.
+    /// Claims a key for a request; `None` while another request with it is carried out.
     ///
     /// # Errors
     /// The storage failed.
-    pub async fn begin(&self, key: Key, request: [u8; 16]) -> Result<Outcome, Error> {
+    pub async fn begin(&self, key: &Key, request: [u8; 16]) -> Result<Option<Outcome>, Error> {
         let inner = &self.inner;
         let claim = Claim {
-            key,
+            key: key.clone(),
             request,
             id: Uuid::now_v7(),
             worker: inner.worker,
         };
-        loop {
-            let mut completed = std::pin::pin!(inner.completed.notified());
-            // From here on no notification is missed.
-            completed.as_mut().enable();
-            match inner.store.claim_key(claim.clone()).await? {
-                Claimed::Granted { first } => {
-                    return Ok(Outcome::Execute(KeyGuard {
-                        service: self.clone(),
-                        run: RunId(first),
-                        is_retry: first != claim.id,
-                        claim: Some(claim),
-                    }));
+        let mut guard = KeyGuard::new(self.clone(), claim.clone());
+        let claimed = inner.store.claim_key(claim.clone()).await?;
+        if let Claimed::Granted { first } = claimed {
+            guard.run = RunId(first);
+            guard.is_retry = first != claim.id;
+            return Ok(Some(Outcome::Execute(guard)));
+        }
+        guard.forget();
+        Ok(match claimed {
+            Claimed::Completed(response) => Some(Outcome::Replay(response)),
+            Claimed::OtherRequest => Some(Outcome::OtherRequest),
+            Claimed::InProgress | Claimed::Granted { .. } => None,
+        })
+    }
+
+    /// Waits until the request that has a key is carried out, or claims the key when it was given up. Of those who
+    /// wait for one key here one polls the storage.
+    ///
+    /// # Errors
+    /// The storage failed, the server drains, or the client has left.
+    pub async fn wait(&self, key: &Key, request: [u8; 16]) -> Result<Outcome, Error> {
+        let inner = &self.inner;
+        let line = inner.waiting.line(key);
+        let wait = async {
+            let _turn = line.turn.lock().await;
+            let [mut pause, longest] = POLLS;
+            loop {
+                let mut changed = std::pin::pin!(line.changed.notified());
+                // From here on no notification is missed.
+                changed.as_mut().enable();
+                if let Some(outcome) = self.begin(key, request).await? {
+                    return Ok(outcome);
                 }
-                Claimed::Completed(response) => return Ok(Outcome::Replay(response)),
-                Claimed::OtherRequest => return Ok(Outcome::OtherRequest),
-                Claimed::InProgress => {
-                    let _ = tokio::time::timeout(POLL, completed).await;
-                }
+                let _ = tokio::time::timeout(pause, changed).await;
+                pause = (2 * pause).min(longest);
             }
+        };
+        tokio::select! {
+            outcome = wait => outcome,
+            () = inner.drain.cancelled() => Err(stopped("the server stops")),
+            () = abandon::client_gone() => Err(stopped("the client has left")),
         }
     }
 
@@ -212,6 +148,11 @@ impl Service {
     }
 }
 
+/// Why nobody waits any longer for a request that goes on.
+fn stopped(why: &str) -> Error {
+    Error::Unavailable(why.to_owned())
+}
+
 impl std::fmt::Debug for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Service").finish_non_exhaustive()
@@ -219,112 +160,4 @@ impl std::fmt::Debug for Service {
 }
 
 #[cfg(test)]
-mod tests {
-    use async_trait::async_trait;
-    use parking_lot::Mutex;
-
-    use super::*;
-
-    /// Keys of which the first so many attempts to free them fail.
-    #[derive(Default)]
-    struct Failing {
-        failures: Mutex<usize>,
-        abandoned: Mutex<Vec<Uuid>>,
-        released: Mutex<Vec<Uuid>>,
-    }
-
-    impl Failing {
-        fn free(&self, freed: &Mutex<Vec<Uuid>>, claim: &Claim) -> Result<(), Error> {
-            let mut failures = self.failures.lock();
-            if *failures > 0 {
-                *failures -= 1;
-                return Err(Error::Unavailable("the storage is away".to_owned()));
-            }
-            freed.lock().push(claim.id);
-            Ok(())
-        }
-    }
-
-    #[async_trait]
-    impl Store for Failing {
-        async fn claim_key(&self, claim: Claim) -> Result<Claimed, Error> {
-            Ok(Claimed::Granted { first: claim.id })
-        }
-
-        async fn store_response(&self, claim: Claim, _: Vec<u8>) -> Result<(), Error> {
-            self.free(&Mutex::default(), &claim)
-        }
-
-        async fn release_key(&self, claim: Claim) -> Result<(), Error> {
-            self.free(&self.released, &claim)
-        }
-
-        async fn abandon_key(&self, claim: Claim) -> Result<(), Error> {
-            self.free(&self.abandoned, &claim)
-        }
-
-        async fn expire_keys(&self) -> Result<u64, Error> {
-            Ok(0)
-        }
-    }
-
-    async fn guard(store: &Arc<Failing>, drain: &CancellationToken) -> KeyGuard {
-        let service = Service::new(store.clone(), WorkerId::mint(), drain.clone());
-        let key = Key {
-            principal: "ann".into(),
-            text: "k".into(),
-        };
-        match service.begin(key, [0; 16]).await.unwrap() {
-            Outcome::Execute(guard) => guard,
-            other => unreachable!("{other:?}"),
-        }
-    }
-
-    /// What was freed once nothing is left to do: abandoned keys, and released ones.
-    async fn freed(store: &Failing) -> (usize, usize) {
-        tokio::time::sleep(Duration::from_secs(600)).await;
-        let (abandoned, released) = (store.abandoned.lock(), store.released.lock());
-        (abandoned.len(), released.len())
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_key_whose_request_ended_without_a_response_stays_that_of_the_request() {
-        let (store, drain) = (Arc::new(Failing::default()), CancellationToken::new());
-        drop(guard(&store, &drain).await);
-        assert_eq!(freed(&store).await, (1, 0));
-        guard(&store, &drain).await.release().await;
-        assert_eq!(freed(&store).await, (1, 1));
-        guard(&store, &drain).await.complete(vec![]).await.unwrap();
-        assert_eq!(freed(&store).await, (1, 1));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_key_is_freed_once_the_storage_is_there_again() {
-        let (store, drain) = (Arc::new(Failing::default()), CancellationToken::new());
-        for (nth, end) in ["dropped", "released", "completed"].into_iter().enumerate() {
-            let guard = guard(&store, &drain).await;
-            *store.failures.lock() = 7;
-            match end {
-                "dropped" => drop(guard),
-                "released" => guard.release().await,
-                _ => assert!(guard.complete(vec![]).await.is_err()),
-            }
-            assert_eq!(freed(&store).await, (nth + 1, 0), "{end}");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_server_that_drains_does_not_wait_for_the_storage_to_free_keys() {
-        let (store, drain) = (Arc::new(Failing::default()), CancellationToken::new());
-        let guard = guard(&store, &drain).await;
-        *store.failures.lock() = usize::MAX;
-        drop(guard);
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        drain.cancel();
-        let left = freed(&store).await;
-        assert_eq!(
-            (left, *store.failures.lock() > usize::MAX - 5),
-            ((0, 0), true)
-        );
-    }
-}
+mod tests;

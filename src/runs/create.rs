@@ -8,18 +8,19 @@ mod ids;
 mod message_ids;
 mod metadata;
 mod placement;
+mod registration;
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
+pub(crate) use self::registration::Registration;
 use self::{
     metadata::{own_keys, run_metadata, thread_config, thread_metadata},
     placement::RunPlacement,
 };
 use super::{
     Created, Error, NewRun, Run, RunHandle, Service, Strategy,
-    active::PendingRun,
     execute::{Start, context_properties},
     request::{self, Ids, IfNotExists, Kwargs, OnCompletion, identity},
 };
@@ -50,8 +51,8 @@ pub struct SubmittedRun {
 /// A run that is not written yet. Its stream is there already, since the worker may claim the run
 /// before the response of the storage is here.
 pub(crate) struct PreparedRun {
-    /// Its id.
-    pub id: RunId,
+    /// Its stream and its handle in this process.
+    pub registration: Registration,
     /// The row to write.
     pub new: NewRun,
     /// Its graph.
@@ -150,7 +151,7 @@ impl Service {
         prepared.new.address = placement.checkpoint;
         prepared.new.branch = placement.pin;
         prepared.new.unchanged_since = unchanged_since;
-        let handle = prepared.handle;
+        let (handle, registration) = (prepared.handle, prepared.registration);
         let frames = watch.then(|| self.follow_from_start(&handle.publisher));
         let created = if placement.changes_tree() {
             self.create_placed(prepared.new, &placement).await
@@ -159,12 +160,9 @@ impl Service {
             created.map_err(Error::from)
         };
         match created {
-            Ok(Created::NoThread) => {
-                self.discard(run);
-                Err(placement.missing())
-            }
+            Ok(Created::NoThread) => Err(placement.missing()),
             Ok(created) => {
-                let row = self.launch(&request, run, created).await?;
+                let row = self.launch(&request, registration, created).await?;
                 if !row.temporary {
                     request
                         .requester
@@ -178,27 +176,23 @@ impl Service {
                     frames,
                 })
             }
-            Err(error) => {
-                self.discard(run);
-                Err(match error {
-                    // The request named it, and it was pruned since it was looked up.
-                    Error::Storage(checkpoint::Error::Pruned(id)) if requested == Some(id) => {
-                        Error::NoCheckpoint(id)
-                    }
-                    error => error,
-                })
+            // The request named it, and it was pruned since it was looked up.
+            Err(Error::Storage(checkpoint::Error::Pruned(id))) if requested == Some(id) => {
+                Err(Error::NoCheckpoint(id))
             }
+            Err(error) => Err(error),
         }
     }
 
     /// Prepares a run on an existing thread, for a transaction that has more in it.
-    /// [`launch`](Self::launch) or [`discard`](Self::discard) must follow.
+    /// [`launch`](Self::launch) follows when it is written.
     pub(crate) async fn prepare(
         &self,
         thread: ThreadId,
         request: &mut request::Run,
     ) -> Result<PreparedRun, Error> {
-        let (ids, resolved) = self.ids(RunId::mint(), thread, request).await?;
+        let run = request.id.unwrap_or_else(RunId::mint);
+        let (ids, resolved) = self.ids(run, thread, request).await?;
         self.build(&ids, &resolved, request, false)
     }
 
@@ -244,18 +238,13 @@ impl Service {
             resumable: request.stream_resumable,
             ..stream::Options::new(ids.run, ids.thread, registered.graph.clone())
         });
-        let pending = PendingRun::new(
-            publisher.clone(),
-            request.requester.access.principal().cloned(),
-        );
-        let handle = pending.handle.clone();
-        self.inner.hub.insert(publisher);
-        self.inner.active.lock().pending.insert(ids.run, pending);
-        if self.reserve_slot(ids.run, ids.thread, request.requester.access.principal()) {
+        let principal = request.requester.access.principal();
+        let (registration, handle) = self.register(&publisher, principal.cloned())?;
+        if self.reserve_slot(ids.run, ids.thread, principal) {
             new.claim = Some(self.shared.worker);
         }
         Ok(PreparedRun {
-            id: ids.run,
+            registration,
             new,
             registered: registered.clone(),
             handle,
@@ -263,21 +252,20 @@ impl Service {
         })
     }
 
-    /// Starts or queues a run that is durable now; one that was refused is discarded.
+    /// Starts or queues a run that is durable now; one that was refused leaves nothing here.
     pub(crate) async fn launch(
         &self,
         request: &request::Run,
-        run: RunId,
+        registration: Registration,
         created: Created,
     ) -> Result<Run, Error> {
+        let run = registration.run();
         let (row, slot) = match created {
             Created::Started(row, slot) => (*row, Some(slot)),
             Created::Queued(row) => (*row, None),
-            refused => {
-                self.discard(run);
-                return Err(refusal(run, &refused).unwrap_or(Error::Busy));
-            }
+            refused => return Err(refusal(run, &refused).unwrap_or(Error::Busy)),
         };
+        registration.keep();
         self.cancel_superseded(request, &row).await;
         match slot {
             Some(slot) => self.execute(row.clone(), slot, Start::Created),
@@ -290,13 +278,6 @@ impl Service {
             }
         }
         Ok(row)
-    }
-
-    /// Drops the stream and the handle of a run that was not written.
-    pub(crate) fn discard(&self, run: RunId) {
-        self.inner.active.lock().pending.remove(&run);
-        self.release_slot(run);
-        self.inner.hub.remove(run);
     }
 
     /// Checks that the client may create a run on a thread that exists, before it learns or locks

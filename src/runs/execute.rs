@@ -113,7 +113,7 @@ impl Service {
                     resumable: kwargs.resumable,
                     ..stream::Options::new(run.id, run.thread, graph)
                 });
-                self.inner.hub.insert(publisher.clone());
+                self.inner.hub.replace(publisher.clone());
                 let mut pending = PendingRun::new(publisher, run.principal.clone());
                 pending.handle.is_foreign = true;
                 pending

@@ -98,14 +98,29 @@ impl Hub {
         &self.memory
     }
 
-    /// Adds a stream, before its run starts; a stream of the same run is replaced.
-    pub fn insert(&self, publisher: Arc<Publisher>) {
+    /// Adds the stream of a new run, before the run starts; false, and nothing else, if there is a stream of it.
+    pub fn insert(&self, publisher: &Arc<Publisher>) -> bool {
+        let mut state = self.state.lock();
+        self.sweep_locked(&mut state);
+        let is_new = !state.runs.contains_key(&publisher.run());
+        if is_new {
+            self.add(&mut state, publisher.clone());
+        }
+        is_new
+    }
+
+    /// Adds the stream of an attempt, before it starts; a stream of the same run is replaced.
+    pub fn replace(&self, publisher: Arc<Publisher>) {
+        let mut state = self.state.lock();
+        state.forget(publisher.run());
+        self.add(&mut state, publisher);
+    }
+
+    fn add(&self, state: &mut State, publisher: Arc<Publisher>) {
         publisher.count_in(&self.memory);
         if let Some(log) = self.log.as_ref().filter(|_| publisher.resumable()) {
             publisher.log_to(log);
         }
-        let mut state = self.state.lock();
-        state.forget(publisher.run());
         let runs = state.threads.entry(publisher.thread()).or_default();
         runs.push(publisher.run());
         if let Some(feed) = state.feed(publisher.thread()) {
@@ -116,7 +131,7 @@ impl Hub {
             finished: None,
         };
         state.runs.insert(publisher.run(), entry);
-        self.sweep_locked(&mut state);
+        self.sweep_locked(state);
     }
 
     /// The stream of a run, if it is here.
@@ -154,9 +169,14 @@ impl Hub {
         self.sweep_locked(&mut state);
     }
 
-    /// Closes and drops the stream of a run.
-    pub fn remove(&self, run: RunId) {
+    /// Closes and drops a stream, if it is that of its run here.
+    pub fn remove(&self, publisher: &Arc<Publisher>) {
+        let run = publisher.run();
         let mut state = self.state.lock();
+        let is_current = |entry: &Entry| Arc::ptr_eq(&entry.publisher, publisher);
+        if !state.runs.get(&run).is_some_and(is_current) {
+            return;
+        }
         let Some(entry) = state.forget(run) else {
             return;
         };

@@ -223,8 +223,8 @@ impl Replayed {
 
     /// The body that is stored by now.
     async fn stored_bytes(&self, service: &Service) -> Option<Bytes> {
-        match service.begin(self.key.clone(), self.hash).await {
-            Ok(Outcome::Replay(stored)) => Stored::decode(&stored).ok()?.bytes().cloned(),
+        match service.begin(&self.key, self.hash).await {
+            Ok(Some(Outcome::Replay(stored))) => Stored::decode(&stored).ok()?.bytes().cloned(),
             _ => None,
         }
     }

@@ -5,7 +5,7 @@ use crate::{
     id::{RunId, ThreadId},
     runs::{
         CreatedBatch, Error, Run, Service,
-        request::{self, OnCompletion, Target, codec},
+        request::{self, OnCompletion, codec},
     },
     tree::{self, ErrorKind, members::Level},
 };
@@ -22,22 +22,29 @@ impl Service {
     /// One of them cannot be created: no such assistant, or a request makes no sense; together they
     /// are too large; the storage failed. Then there is none of them.
     pub async fn create_batch(&self, mut requests: Vec<request::Run>) -> Result<Vec<Run>, Error> {
-        let prepared = self.prepare_batch(&mut requests).await?;
-        let ids: Vec<_> = prepared.iter().map(|run| run.id).collect();
-        let runs: Vec<_> = prepared.into_iter().map(|run| run.new).collect();
-        let targets: Vec<_> = runs
-            .iter()
-            .map(|new| Target {
-                thread: new.thread,
-                run: new.id,
-            })
-            .collect();
-        let created = self.shared.parts.runs.create_runs(runs).await;
-        let refused = match created {
-            Ok(CreatedBatch::All(all)) => {
+        let repeated: Option<Vec<_>> = requests.iter().map(|request| request.id).collect();
+        let refused = match self.create_together(&mut requests).await {
+            Err(refused @ Error::RunExists(_)) => refused,
+            created => return created,
+        };
+        match repeated {
+            Some(ids) => self.rows_of(&ids).await?.ok_or(refused),
+            None => Err(refused),
+        }
+    }
+
+    async fn create_together(&self, requests: &mut [request::Run]) -> Result<Vec<Run>, Error> {
+        let prepared = self.prepare_batch(requests).await?;
+        let (runs, registrations): (Vec<_>, Vec<_>) = prepared
+            .into_iter()
+            .map(|run| (run.new, run.registration))
+            .unzip();
+        match self.shared.parts.runs.create_runs(runs).await? {
+            CreatedBatch::All(all) => {
                 let mut rows = Vec::with_capacity(all.len());
-                for ((request, id), created) in requests.iter().zip(ids).zip(all) {
-                    let row = self.launch(request, id, created).await?;
+                let own = requests.iter().zip(registrations);
+                for ((request, registration), created) in own.zip(all) {
+                    let row = self.launch(request, registration, created).await?;
                     if !row.temporary {
                         request
                             .requester
@@ -47,22 +54,13 @@ impl Service {
                     }
                     rows.push(row);
                 }
-                return Ok(rows);
+                Ok(rows)
             }
-            Ok(CreatedBatch::None(at, refused)) => {
-                let refused = ids.get(at).and_then(|id| refusal(*id, &refused));
-                refused.unwrap_or(Error::Busy)
+            CreatedBatch::None(at, refused) => {
+                let one = registrations.get(at);
+                let refused = one.and_then(|one| refusal(one.run(), &refused));
+                Err(refused.unwrap_or(Error::Busy))
             }
-            Err(error) => error.into(),
-        };
-        for id in ids {
-            self.discard(id);
-        }
-        match refused {
-            Error::RunExists(_) if requests.iter().all(|request| request.id.is_some()) => {
-                self.rows_of(&targets).await?.ok_or(refused)
-            }
-            refused => Err(refused),
         }
     }
 
@@ -83,36 +81,24 @@ impl Service {
         let (mut prepared, mut bytes) = (Vec::<PreparedRun>::with_capacity(requests.len()), 0);
         for (at, (request, (ids, assistant))) in requests.iter().zip(&resolved).enumerate() {
             let temporary = request.on_completion == OnCompletion::Delete;
-            let built = self
-                .build(ids, assistant, request, temporary)
-                .and_then(|mut run| {
-                    run.new.create_thread = new_thread(request, ids, None);
-                    bytes += codec::encode(&run.new.kwargs, run.new.columns()).len();
-                    prepared.push(run);
-                    if bytes <= BYTES_MAX {
-                        Ok(())
-                    } else {
-                        Err(too_large(at))
-                    }
-                });
-            if let Err(error) = built {
-                self.discard(ids.run);
-                for run in &prepared {
-                    self.discard(run.id);
-                }
-                return Err(error);
+            let mut run = self.build(ids, assistant, request, temporary)?;
+            run.new.create_thread = new_thread(request, ids, None);
+            bytes += codec::encode(&run.new.kwargs, run.new.columns()).len();
+            if bytes > BYTES_MAX {
+                return Err(too_large(at));
             }
+            prepared.push(run);
         }
         Ok(prepared)
     }
 
     /// The rows of runs that were created before; `None` when one is not there any more.
-    async fn rows_of(&self, targets: &[Target]) -> Result<Option<Vec<Run>>, Error> {
-        let mut rows = Vec::with_capacity(targets.len());
-        for target in targets {
-            rows.extend(self.find_run(target.thread, target.run).await?);
+    async fn rows_of(&self, ids: &[RunId]) -> Result<Option<Vec<Run>>, Error> {
+        let mut rows = Vec::with_capacity(ids.len());
+        for id in ids {
+            rows.extend(self.find_run(ThreadId::of_run(*id), *id).await?);
         }
-        Ok((rows.len() == targets.len()).then_some(rows))
+        Ok((rows.len() == ids.len()).then_some(rows))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The run of a cron that is due.
 
-use super::new_thread;
+use super::{Registration, new_thread};
 use crate::{
     crons::{CronRow, request::OnRunCompleted},
     id::{RunId, ThreadId},
@@ -52,26 +52,28 @@ impl Service {
             }
             Err(reason) => Err(Error::Invalid(reason)),
         };
-        let request = match request {
-            Ok(request) => request,
+        let (request, registration) = match request {
+            Ok(prepared) => prepared.unzip(),
+            // It was created before its cron moved on.
+            Err(Error::RunExists(_)) => (None, None),
             Err(error @ (Error::Draining | Error::Storage(_))) => return Err(error),
             Err(error) => {
                 tracing::error!(cron = %cron.id, %due, %error, "a cron cannot create its run");
-                None
+                (None, None)
             }
         };
         let fired = self.shared.parts.runs.fire(firing).await;
-        match (fired, request) {
+        match (fired, request, registration) {
             (
                 Ok(Fired::Past(created @ (Created::Started(..) | Created::Queued(_)))),
                 Some(request),
+                Some(registration),
             ) => {
                 self.inner.metrics.count_firing("created");
-                self.launch(&request, run, created).await?;
+                self.launch(&request, registration, created).await?;
                 Ok(true)
             }
-            (fired, _) => {
-                self.discard(run);
+            (fired, ..) => {
                 let fired = fired?;
                 log(cron, due, run, &fired);
                 if let Some(result) = result_of(&fired) {
@@ -82,14 +84,14 @@ impl Service {
         }
     }
 
-    /// Prepares the run, and returns its request.
+    /// Prepares the run, and returns its request and what is here of it.
     async fn prepare_of_cron(
         &self,
         cron: &CronRow,
         run: RunId,
         mut request: request::Run,
         firing: &mut Firing,
-    ) -> Result<request::Run, Error> {
+    ) -> Result<(request::Run, Registration), Error> {
         request.cron = Some(cron.id);
         request.on_completion = match cron.on_run_completed {
             Some(OnRunCompleted::Keep) => OnCompletion::Keep,
@@ -101,7 +103,7 @@ impl Service {
         let mut prepared = self.build(&ids, &resolved, &request, temporary)?;
         prepared.new.create_thread = new_thread(&request, &ids, cron.thread);
         firing.run = Some(prepared.new);
-        Ok(request)
+        Ok((request, prepared.registration))
     }
 }
 

@@ -18,7 +18,7 @@ async fn finished_streams_are_kept_for_a_while_if_they_can_be_resumed() {
     let hub = Hub::new(Retention::default(), Memory::new(1 << 30));
     let (passing, lasting) = (Publisher::new(options(&[])), kept());
     for publisher in [&passing, &lasting] {
-        hub.insert(publisher.clone());
+        assert!(hub.insert(publisher));
         assert!(hub.get(publisher.run()).is_some());
         hub.finish(publisher);
         assert!(publisher.is_closed());
@@ -43,7 +43,7 @@ async fn the_oldest_finished_streams_make_room() {
     );
     let all = [kept(), kept(), kept(), kept()];
     for publisher in &all {
-        hub.insert(publisher.clone());
+        assert!(hub.insert(publisher));
     }
     for publisher in &all[..3] {
         hub.finish(publisher);
@@ -51,7 +51,7 @@ async fn the_oldest_finished_streams_make_room() {
     let here: Vec<bool> = all.iter().map(|one| hub.get(one.run()).is_some()).collect();
     // What still runs is never taken away.
     assert_eq!(here, [false, true, true, true]);
-    hub.remove(all[1].run());
+    hub.remove(&all[1]);
     hub.finish(&all[3]);
     assert!(hub.get(all[2].run()).is_some() && hub.get(all[3].run()).is_some());
 }
@@ -60,11 +60,14 @@ async fn the_oldest_finished_streams_make_room() {
 async fn another_attempt_takes_the_place_of_a_run() {
     let hub = Hub::new(Retention::default(), Memory::new(1 << 30));
     let old = kept();
-    hub.insert(old.clone());
+    hub.insert(&old);
     let mut again = options(&[Mode::Custom]);
     (again.run, again.resumable, again.after) = (old.run(), true, 2);
     let new = Publisher::new(again);
-    hub.insert(new.clone());
+    assert!(!hub.insert(&new), "it is no other run");
+    hub.remove(&new);
+    assert!(hub.get(old.run()).is_some());
+    hub.replace(new.clone());
     hub.finish(&old);
     let found = hub.get(old.run()).unwrap();
     assert!(Arc::ptr_eq(&found, &new) && !found.is_closed());

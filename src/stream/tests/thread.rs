@@ -10,7 +10,7 @@ fn run(hub: &Hub, thread: ThreadId, resumable: bool) -> Arc<Publisher> {
     let mut options = options(&[Mode::Custom]);
     (options.thread, options.resumable) = (thread, resumable);
     let publisher = Publisher::new(options);
-    hub.insert(publisher.clone());
+    hub.insert(&publisher);
     publisher
 }
 

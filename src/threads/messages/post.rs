@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     graph::START,
     id::{CheckpointId, RunId, ThreadId},
-    runs::{Created, PreparedRun, refusal, request},
+    runs::{Created, PreparedRun, Registration, refusal, request},
     threads::{Result, Service},
     tree::{
         self,
@@ -27,7 +27,8 @@ use crate::{
 pub struct NewPost {
     /// The messages.
     pub post: Post,
-    /// A run without input on the branch that has them.
+    /// A run without input on the branch that has them. One with an id that is there already was created by an
+    /// earlier attempt of the request.
     pub run: Option<request::Run>,
     /// The thread they fork, if their own does not exist yet.
     pub lineage: Option<Lineage>,
@@ -66,34 +67,33 @@ impl Service {
         let Some(request) = &new.run else {
             return Ok(self.store_post(id, &new, None).await?.0);
         };
+        let before = match request.id {
+            Some(run) => self.runs.find_run(id, run).await?,
+            None => None,
+        };
+        if let Some(run) = before {
+            let (stored, _) = self.store_post(id, &new, None).await?;
+            return Ok(StoredPost {
+                run: Some(run.id),
+                ..stored
+            });
+        }
         let mut request = request.clone();
         let prepared = self.runs.prepare(id, &mut request).await?;
-        let run = prepared.id;
-        let request = &request;
-        match self.store_post(id, &new, Some((request, prepared))).await {
-            Ok((mut stored, created)) => {
-                match created {
-                    Some(created) => {
-                        self.runs.launch(request, run, created).await?;
-                        stored.run = Some(run);
-                    }
-                    None => self.runs.discard(run),
-                }
-                Ok(stored)
-            }
-            Err(error) => {
-                self.runs.discard(run);
-                Err(error)
-            }
+        let (mut stored, created) = self.store_post(id, &new, Some(prepared)).await?;
+        if let Some((created, registration)) = created {
+            stored.run = Some(registration.run());
+            self.runs.launch(&request, registration, created).await?;
         }
+        Ok(stored)
     }
 
     async fn store_post(
         &self,
         id: ThreadId,
         request: &NewPost,
-        run: Option<(&request::Run, PreparedRun)>,
-    ) -> Result<(StoredPost, Option<Created>)> {
+        run: Option<PreparedRun>,
+    ) -> Result<(StoredPost, Option<(Created, Registration)>)> {
         let new = &request.post;
         let lineage = request.lineage.as_ref();
         let mut reader = self.shared.parts.tree.reader().await?;
@@ -123,7 +123,7 @@ impl Service {
         }
         let graph = run
             .as_ref()
-            .map(|(_, prepared)| prepared.registered.graph.clone())
+            .map(|prepared| prepared.registered.graph.clone())
             .or(made.map(|registered| registered.graph.clone()));
         let target = self.shared.message_graph(&thread, graph)?;
         if let Some(node) = &new.as_node
@@ -135,13 +135,13 @@ impl Service {
         let values = self.shared.conversation_in(&thread, target.channel.clone());
         let posted = post(&mut *tx, &values, &target.target(), &thread, new).await?;
         let mut created = None;
-        if let Some((_, mut prepared)) = run.filter(|_| posted.fresh) {
+        if let Some(mut prepared) = run.filter(|_| posted.fresh) {
             prepared.new.branch = Some(posted.branch.id);
             let outcome = tx.create_run(prepared.new).await?;
-            if let Some(error) = refusal(prepared.id, &outcome) {
+            if let Some(error) = refusal(prepared.registration.run(), &outcome) {
                 return Err(error.into());
             }
-            created = Some(outcome);
+            created = Some((outcome, prepared.registration));
         }
         let messages = items(&mut *tx, &values, &thread, &posted).await?;
         let row = resolve::thread(&mut *tx, id).await?;

@@ -96,7 +96,7 @@ impl Service {
         request.input = Some(input(channel, &message, new.content));
         let mut prepared = self.runs.prepare(thread.id, &mut request).await?;
         prepared.new.branch = aim.pinned.then_some(aim.branch.id);
-        let run = prepared.id;
+        let run = prepared.registration.run();
         let added = NewEvent {
             kind: event::USER_MESSAGE_ADDED,
             branch: Some(aim.branch.id),
@@ -119,18 +119,12 @@ impl Service {
                 _ => aim.branch.name,
             };
             tx.commit().await?;
-            Ok::<_, Error>((number, created, branch))
+            Ok::<_, Error>((number, created, branch, prepared.registration))
         };
-        let (number, created, branch) = match written.await {
-            Ok(written) => written,
-            Err(error) => {
-                self.runs.discard(run);
-                return Err(error);
-            }
-        };
+        let (number, created, branch, registration) = written.await?;
         drop(lock);
         self.shared.notifier.notify(thread.id);
-        self.runs.launch(&request, run, created).await?;
+        self.runs.launch(&request, registration, created).await?;
         Ok(QueuedMessage {
             event: event::id(thread.id, number),
             event_number: number,
