@@ -139,7 +139,7 @@ pub(super) async fn once(
         None => None,
     };
     call.body = body.map(Source::Read);
-    call.run_id = Some(guard.run);
+    (call.run_id, call.is_retry) = (Some(guard.run), guard.is_retry);
     let access = call.access.clone();
     let response = match orphan {
         Some(response) => response,

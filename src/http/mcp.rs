@@ -1,6 +1,6 @@
 //! The server's assistants as tools of the Model Context Protocol (streamable HTTP, without sessions).
 
-use futures::FutureExt;
+use futures::{FutureExt, future::BoxFuture};
 use hyper::{
     Response, StatusCode,
     header::{ALLOW, HeaderValue},
@@ -16,8 +16,9 @@ use super::{
 };
 use crate::{
     assistants::Assistant,
+    id::ThreadId,
     runs::{
-        RunResult, Status,
+        self, RunResult, Status,
         request::{Run, Target},
     },
     value,
@@ -134,23 +135,45 @@ async fn execute(call: &Call, request: Request) -> Result<Response<Body>, Failur
         return Err(Failure::params(format!("Unknown tool: {name}")));
     };
     let slot = call.stream_slot()?;
-    let run = run_of(call, &tool, arguments);
-    let new = call.runs().create(None, run, false).await;
-    let new = new.map_err(Error::from)?;
+    let (thread, result) = match earlier(call).await? {
+        Some(joined) => joined,
+        None => begin(call, run_of(call, &tool, arguments)).await?,
+    };
+    let result = async move { json_rpc::result(&request.id, shown(&result.await)) };
+    let watch = call.runs().watch_access(&call.access, thread);
+    Ok(until_withdrawn(
+        json_rpc::respond_later(call, result.boxed(), slot).await,
+        watch,
+    ))
+}
+
+/// Creates the run of a call; returns its thread, and how it ends.
+async fn begin(call: &Call, run: Run) -> Result<(ThreadId, BoxFuture<'static, RunResult>), Error> {
+    let new = call.runs().create(None, run, false).await?;
     let target = Target {
         thread: new.row.thread,
         run: new.row.id,
     };
     let runs = call.runs().clone();
-    let result = async move {
-        let result = runs.result(target, new.row.temporary, new.handle).await;
-        json_rpc::result(&request.id, shown(&result))
+    let result = async move { runs.result(target, new.row.temporary, new.handle).await };
+    Ok((target.thread, result.boxed()))
+}
+
+/// The same of the run that an earlier attempt of the request has created, while there is something left of it.
+async fn earlier(call: &Call) -> Result<Option<(ThreadId, BoxFuture<'static, RunResult>)>, Error> {
+    let Some(run) = call.earlier_run() else {
+        return Ok(None);
     };
-    let watch = call.runs().watch_access(&call.access, target.thread);
-    Ok(until_withdrawn(
-        json_rpc::respond_later(call, result.boxed(), slot).await,
-        watch,
-    ))
+    let thread = ThreadId::of_run(run);
+    let memory = Some(call.read_memory());
+    let joined = call
+        .runs()
+        .join(&call.access, Target { thread, run }, memory);
+    match joined.await {
+        Ok(joined) => Ok(joined.map(|result| (thread, result))),
+        Err(runs::Error::NoThread(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn run_of(call: &Call, tool: &Tool, mut arguments: Map) -> Run {

@@ -32,6 +32,9 @@ pub(super) async fn post(mut call: Call) -> Result<Response<Body>, Error> {
         for (at, message) in new.post.messages.iter_mut().enumerate() {
             name(message, key, at);
         }
+        if let Some(run) = &mut new.run {
+            run.id = Some(key);
+        }
     }
     let stored = call.threads().post_messages(thread, new).await;
     let stored = stored.map_err(coded_conflict)?;

@@ -83,8 +83,14 @@ impl Service {
                 && let Some(made) = reader.thread_row(id).await?
                 && made.deleted_at.is_none()
             {
+                if made.parent != Some(parent.id) {
+                    return Err(fork::already_exists(id).into());
+                }
+                // Of its creation and of its fork.
+                let events = reader.events(made.tree, id, 0, 2).await?;
                 drop(reader);
-                return self.made_before(&parent, made).await;
+                let number = events.last().map_or(0, |event| event.number);
+                return self.made_before(&parent, made, number).await;
             }
             let resolved = self.base_of(&mut *reader, &parent, &new.at).await?;
             drop(reader);
@@ -153,13 +159,18 @@ impl Service {
     }
 
     /// The fork that an earlier attempt has made of a thread.
-    async fn made_before(&self, parent: &ThreadRow, fork: ThreadRow) -> Result<Forked> {
+    async fn made_before(
+        &self,
+        parent: &ThreadRow,
+        fork: ThreadRow,
+        event_number: i64,
+    ) -> Result<Forked> {
         let content = match fork.fork_checkpoint {
             Some(base) => self.content(parent, base).await?,
             None => Default::default(),
         };
         Ok(Forked {
-            event_number: fork.last_event_number,
+            event_number,
             thread: fork,
             dangling: has_open_calls(&content.messages),
         })

@@ -5,6 +5,7 @@ use super::{
     request::{Create, Prune, View},
 };
 use crate::{
+    fail_point,
     id::{AssistantId, EventId, ThreadId},
     runs,
     tree::{
@@ -12,7 +13,7 @@ use crate::{
         members::Level,
         metadata,
         search::{SortBy, ThreadFilter, ThreadPage},
-        store::rows::{ForkCursor, NewEvent},
+        store::rows::{ForkCursor, NewEvent, ThreadEvent},
         ttl::{Expiry, Ttl},
     },
     value::{Map, Value},
@@ -85,10 +86,20 @@ impl Service {
             })?;
             return Ok(view);
         }
-        // The updates are written all at once: an earlier attempt has applied them.
-        if id_of_key.is_some() && self.has_state(id).await? {
-            return self.get(id).await;
+        if id_of_key.is_some()
+            && let Some(first) = self.first_write(id).await?
+        {
+            // The updates are written all at once: an earlier attempt has applied them, unless a run came first.
+            return if &*first.kind == event::RUN_ENQUEUED {
+                Err(Error::CreatedWithoutUpdates(
+                    id,
+                    Box::new(overtaken().into()),
+                ))
+            } else {
+                self.get(id).await
+            };
         }
+        fail_point!("threads.before_updates");
         match self
             .at(Level::Writer)
             .apply_supersteps(&created, create.supersteps)
@@ -105,9 +116,16 @@ impl Service {
         }
     }
 
-    async fn has_state(&self, id: ThreadId) -> Result<bool> {
+    /// The event of the first change of a thread, once there is a state of it.
+    async fn first_write(&self, id: ThreadId) -> Result<Option<ThreadEvent>> {
         let slot = self.shared.parts.tree.slot(id).await?;
-        Ok(slot.is_some_and(|slot| slot.head.is_some()))
+        if slot.is_none_or(|slot| slot.head.is_none()) {
+            return Ok(None);
+        }
+        let (mut reader, thread) = self.reader(id).await?;
+        // The first event is that of its creation.
+        let events = reader.events(thread.tree, id, 0, 2).await?;
+        Ok(events.into_iter().nth(1))
     }
 
     /// Creates a thread, and returns its newest event.
@@ -115,8 +133,14 @@ impl Service {
     /// # Errors
     /// As [`create`](Self::create).
     pub async fn create_with_event(&self, create: Create) -> Result<CreatedThread> {
+        let may_be_there = create.id.is_none() && create.id_of_key.is_some();
         let id = self.create(create).await?.row.id;
-        let event_number = self.at(Level::Reader).reader(id).await?.1.last_event_number;
+        let (mut reader, thread) = self.at(Level::Reader).reader(id).await?;
+        let mut event_number = thread.last_event_number;
+        if may_be_there {
+            let first = reader.events(thread.tree, id, 0, 1).await?;
+            event_number = first.first().map_or(event_number, |first| first.number);
+        }
         Ok(CreatedThread {
             id,
             event: event::id(id, event_number),
@@ -346,4 +370,12 @@ fn found(result: Result<()>) -> Result<bool> {
         Err(Error::NoThread(_)) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Why the updates that a thread is created with are not applied any more.
+fn overtaken() -> tree::Error {
+    tree::Error::conflict(
+        "head_conflict",
+        "A run wrote to the thread before its updates were applied: read its state and update that",
+    )
 }

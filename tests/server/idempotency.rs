@@ -3,6 +3,7 @@
 mod json_rpc;
 mod large_answers;
 mod lost_answers;
+mod lost_runs;
 
 use std::thread;
 use test_support::on_both_storages;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt;
+use futures::{FutureExt, future::BoxFuture};
 use hyper::{
     Response, StatusCode,
     header::{CONTENT_TYPE, HeaderValue},
@@ -12,7 +12,7 @@ use super::{
     codes::UNSUPPORTED,
     generation::{Message, State, Status},
     incoming::Incoming,
-    task::{FIRST_RUN, Key, Task, Tasks, interrupts, missing},
+    task::{FIRST_RUN, Key, REQUEST, Task, Tasks, interrupts, missing},
     updates::Updates,
 };
 use crate::{
@@ -24,9 +24,9 @@ use crate::{
     id::{RunId, ThreadId},
     runs::{
         self,
-        create::SubmittedRun,
         request::{Assistant, IfNotExists, Mode, Run, Target},
     },
+    stream::FrameSource,
     threads::{self, request::View},
     time::Timestamp,
     value,
@@ -35,18 +35,12 @@ use crate::{
 /// A message that a run works on.
 struct Begun {
     key: Key,
-    new: SubmittedRun,
+    /// Its stream, if it is to be watched.
+    frames: Option<Box<dyn FrameSource>>,
+    /// When it has ended.
+    end: BoxFuture<'static, ()>,
     /// The task as it is at this moment.
     task: Task,
-}
-
-impl Begun {
-    fn run(&self) -> Target {
-        Target {
-            thread: self.new.row.thread,
-            run: self.new.row.id,
-        }
-    }
 }
 
 /// `message/send`: the task at its end, or at once if the client wants that.
@@ -59,10 +53,9 @@ pub async fn send(call: &Call, tasks: Tasks, request: Request) -> Result<Respons
         let task = generation.task_or_message(tasks.show(&begun.task, incoming.history));
         return Ok(body::json(StatusCode::OK, &json_rpc::result(&id, task)));
     }
-    let (run, key) = (begun.run(), begun.key);
-    let runs = call.runs().clone();
+    let key = begun.key;
     let message = async move {
-        runs.result(run, false, begun.new.handle).await;
+        begun.end.await;
         let task = match tasks.load(key).await {
             Ok(task) => task.ok_or_else(|| missing(&key.to_string())),
             Err(error) => Err(error.into()),
@@ -75,7 +68,7 @@ pub async fn send(call: &Call, tasks: Tasks, request: Request) -> Result<Respons
             Err(failure) => failure.into_message(&id),
         }
     };
-    let watch = call.runs().watch_access(&call.access, run.thread);
+    let watch = call.runs().watch_access(&call.access, key.thread);
     Ok(until_withdrawn(
         json_rpc::respond_later(call, message.boxed(), slot).await,
         watch,
@@ -95,16 +88,9 @@ pub async fn stream(
     }
     let incoming = Incoming::parse(&request.params)?;
     let slot = call.stream_slot()?;
-    let mut begun = begin(call, &tasks, &incoming, true).await?;
-    let thread = begun.new.row.thread;
-    let frames = begun.new.frames.take();
-    let end = {
-        let (runs, run, handle) = (call.runs().clone(), begun.run(), begun.new.handle.clone());
-        async move {
-            runs.result(run, false, handle).await;
-        }
-    };
-    let updates = Updates::new(request.id, tasks, begun.task, frames, end.boxed());
+    let begun = begin(call, &tasks, &incoming, true).await?;
+    let thread = begun.key.thread;
+    let updates = Updates::new(request.id, tasks, begun.task, begun.frames, begun.end);
     let mut response = sse::respond(call, Box::new(updates), None, slot);
     let kind = HeaderValue::from_static("text/event-stream");
     response.headers_mut().insert(CONTENT_TYPE, kind);
@@ -112,7 +98,7 @@ pub async fn stream(
     Ok(until_withdrawn(response, watch))
 }
 
-/// Creates the run of a message.
+/// Creates the run of a message, unless an earlier attempt of the request has done so.
 async fn begin(
     call: &Call,
     tasks: &Tasks,
@@ -131,6 +117,12 @@ async fn begin(
         }
         (None, None) => None,
     };
+    if let Some(request) = call.earlier_run() {
+        let thread = context.unwrap_or_else(|| ThreadId::of_run(request));
+        if let Some((key, run)) = tasks.run_of_request(thread, request).await? {
+            return joined(call, incoming, key, &run).await;
+        }
+    }
     let view = match context {
         Some(thread) => match call.threads().get(thread).await {
             Ok(view) => Some(view),
@@ -152,6 +144,9 @@ async fn begin(
     let mut first = None;
     match &view {
         Some(view) if is_interrupted(view) => {
+            if let Some(request) = call.run_id {
+                run.metadata.insert(REQUEST, request.to_string());
+            }
             first = resume(tasks, incoming, view, named, &mut run).await?;
         }
         _ => run.input = Some(incoming.to_input(&tasks.agent)?),
@@ -173,13 +168,46 @@ async fn begin(
         error => Error::from(error).into(),
     })?;
     let key = Key {
-        thread,
+        thread: new.row.thread,
         run: first.unwrap_or(new.row.id),
     };
+    let target = Target {
+        thread,
+        run: new.row.id,
+    };
+    let (runs, handle) = (call.runs().clone(), new.handle);
+    let end = async move { drop(runs.result(target, false, handle).await) };
     Ok(Begun {
         key,
         task: submitted(key, incoming),
-        new,
+        frames: new.frames,
+        end: end.boxed(),
+    })
+}
+
+/// A message whose run is there already.
+async fn joined(
+    call: &Call,
+    incoming: &Incoming,
+    key: Key,
+    run: &runs::Run,
+) -> Result<Begun, Failure> {
+    let target = Target {
+        thread: key.thread,
+        run: run.id,
+    };
+    let end = call.runs().join(&call.access, target, None).await;
+    let end = end.map_err(Error::from)?;
+    Ok(Begun {
+        key,
+        task: submitted(key, incoming),
+        frames: None,
+        end: async move {
+            if let Some(end) = end {
+                drop(end.await);
+            }
+        }
+        .boxed(),
     })
 }
 

@@ -30,6 +30,8 @@ use crate::{
 
 /// The field of a run's metadata that names the first run of its task.
 pub const FIRST_RUN: &str = "a2a_task";
+/// The field of a run's metadata that names the request which resumed a task, by the id from its idempotency key.
+pub const REQUEST: &str = "a2a_request";
 /// How often one task can be resumed.
 const RESUMED_MAX: usize = 1000;
 /// The most runs of a context whose tasks are listed: the newest ones.
@@ -56,6 +58,16 @@ impl Key {
             Some(Self { thread, run })
         });
         parsed.ok_or_else(|| missing(text))
+    }
+
+    /// That of the task that a run belongs to.
+    fn of(thread: ThreadId, run: &Run) -> Self {
+        let first = run.metadata.get(FIRST_RUN).and_then(Value::as_str);
+        let first = first.and_then(|first| first.parse().ok());
+        Self {
+            thread,
+            run: first.unwrap_or(run.id),
+        }
     }
 
     pub fn context(self) -> String {
@@ -172,13 +184,43 @@ impl Tasks {
         let Some(newest) = self.runs.find_run(thread, newest.id).await? else {
             return Ok(None);
         };
-        let first = newest.metadata.get(FIRST_RUN).and_then(Value::as_str);
-        let first = first.and_then(|first| first.parse().ok());
-        let key = Key {
-            thread,
-            run: first.unwrap_or(newest.id),
-        };
+        let key = Key::of(thread, &newest);
         Ok(self.runs_of(key).await?.map(|runs| (key, runs)))
+    }
+
+    /// The run that a request with this id from its idempotency key has created in a context, with its task.
+    pub async fn run_of_request(
+        &self,
+        thread: ThreadId,
+        request: RunId,
+    ) -> Result<Option<(Key, Run)>, Error> {
+        let page = self
+            .runs
+            .list(&self.access, thread, None, (LISTED_MAX, 0), false)
+            .await;
+        let runs: Vec<RunId> = match page {
+            Ok(page) => page.items.map_ok(|run| run.id).try_collect().await?,
+            Err(runs::Error::NoThread(_)) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        // Of the others only those can be it that resumed a task.
+        let all: HashSet<RunId> = runs.iter().copied().collect();
+        let resumed = runs.iter().flat_map(|first| {
+            let later = (1..).map(|nth| first.resuming(nth));
+            later.take_while(|run| all.contains(run))
+        });
+        let own = all.contains(&request).then_some(request);
+        let name = request.to_string();
+        for id in own.into_iter().chain(resumed) {
+            let Some(run) = self.runs.find_run(thread, id).await? else {
+                continue;
+            };
+            let named = run.metadata.get(REQUEST).and_then(Value::as_str);
+            if id == request || named == Some(&name) {
+                return Ok(Some((Key::of(thread, &run), run)));
+            }
+        }
+        Ok(None)
     }
 
     /// A task with everything that is shown of it; `None` without such a task that the client may see.

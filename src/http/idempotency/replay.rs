@@ -154,13 +154,15 @@ impl Replayed {
             ThreadId::of_run(run)
         };
         let run = Target { thread, run };
-        let Some(row) = call.runs().find_run(run.thread, run.run).await? else {
+        let row = call.runs().find_run(run.thread, run.run).await?;
+        if row.is_none() && call.runs().ended(&call.access, run).await?.is_none() {
             return Ok(None);
-        };
-        let replay = match creates {
-            Creates::Stream => Replay::Stream(run),
-            Creates::Wait => Replay::Wait(run),
-            Creates::Row => {
+        }
+        let replay = match (creates, row) {
+            (Creates::Stream, _) => Replay::Stream(run),
+            (Creates::Wait, _) => Replay::Wait(run),
+            (Creates::Row, None) => return Err(gone_with_thread()),
+            (Creates::Row, Some(row)) => {
                 let mut response = body::json(StatusCode::OK, &Value::map(render::run(&row)));
                 let named = call.path.has_thread().then_some(run.thread);
                 put_run(response.headers_mut(), named, run);
@@ -244,6 +246,15 @@ fn not_stored() -> Error {
     Error::conflict(
         "The request was carried out, but its response was too large to be stored, and what it was \
          made from is gone: read what it changed, or take a new key to carry it out again",
+    )
+    .with_code("answer_not_stored")
+}
+
+/// 409: the request was carried out, and there is no row of its run any more.
+fn gone_with_thread() -> Error {
+    Error::conflict(
+        "The request was carried out, and its run is gone with its temporary thread: take a new key to \
+         carry it out again",
     )
     .with_code("answer_not_stored")
 }

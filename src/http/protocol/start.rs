@@ -9,11 +9,11 @@ use crate::{
         runs::{put_address, put_config},
         server::{Call, Error},
     },
-    id::ThreadId,
+    id::{RunId, ThreadId},
     message::blocks,
     runs::{
         self, Strategy,
-        request::{Command, IfNotExists, Requester, Run},
+        request::{Command, IfNotExists, Requester, Run, Target},
     },
     stream::protocol::MODES,
     threads,
@@ -31,6 +31,10 @@ pub struct Starter {
     threads: threads::Service,
     thread: ThreadId,
     requester: Requester,
+    /// The id of the run, from the idempotency key of the request.
+    id: Option<RunId>,
+    /// The run that an earlier attempt of the request may have created.
+    earlier: Option<RunId>,
 }
 
 impl Starter {
@@ -39,6 +43,8 @@ impl Starter {
             runs: call.runs().clone(),
             threads: call.threads().at(Level::Writer),
             thread,
+            id: call.run_id,
+            earlier: call.earlier_run(),
             requester: Requester {
                 access: call.access.at(Level::Writer),
                 ..call.requester()
@@ -49,6 +55,9 @@ impl Starter {
     /// `run.start`: creates the thread if it is missing. While an interrupt is open, an input resumes
     /// it.
     pub async fn start(&self, params: &Value) -> Result<Map, Fault> {
+        if let Some(run) = self.created_before().await? {
+            return Ok(started(run));
+        }
         let mut run = self.read_start(params).map_err(Fault::argument)?;
         let is_addressed = run.address != runs::request::Address::default();
         let open = if run.input.is_none() || is_addressed {
@@ -73,6 +82,9 @@ impl Starter {
 
     /// `input.respond`: resumes one interrupt, or several of a list.
     pub async fn respond(&self, params: &Value) -> Result<Map, Fault> {
+        if self.created_before().await?.is_some() {
+            return Ok(Map::new());
+        }
         let responses = responses(params)?;
         let fields = Fields::of(params).map_err(Fault::argument)?;
         let first = responses.keys().next().cloned().unwrap_or_default();
@@ -106,7 +118,21 @@ impl Starter {
     async fn create(&self, run: Run) -> Result<Map, runs::Error> {
         let created = self.runs.create(Some(self.thread), run, false).await?;
         self.threads.notify(self.thread);
-        Ok(Map::from([("run_id", created.row.id.to_string().into())]))
+        Ok(started(created.row.id))
+    }
+
+    /// The run, if an earlier attempt of the request has created it.
+    async fn created_before(&self) -> Result<Option<RunId>, Fault> {
+        let Some(run) = self.earlier else {
+            return Ok(None);
+        };
+        let thread = self.thread;
+        let access = &self.requester.access;
+        match self.runs.visible_run(access, Target { thread, run }).await {
+            Ok(row) => Ok(row.map(|row| row.id)),
+            Err(runs::Error::NoThread(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The interrupts that are open on the thread; none on one that does not exist yet.
@@ -140,12 +166,17 @@ impl Starter {
 
     fn run_of(&self, assistant: runs::request::Assistant) -> Run {
         let mut run = Run::of(assistant, self.requester.clone());
+        run.id = self.id;
         run.stream_mode = MODES.to_vec();
         run.stream_subgraphs = true;
         run.stream_resumable = true;
         run.event_streaming = true;
         run
     }
+}
+
+fn started(run: RunId) -> Map {
+    Map::from([("run_id", run.to_string().into())])
 }
 
 /// Whether a run was refused because what it resumes was resumed by another one, or is about to be.

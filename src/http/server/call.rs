@@ -115,6 +115,8 @@ pub struct Call {
     pub slot: Arc<Slot>,
     /// The id of its idempotency key, which a run is to have that the request creates; `None` for a new one.
     pub run_id: Option<RunId>,
+    /// An earlier attempt of the request ended without a response that is stored: it may have taken effect.
+    pub is_retry: bool,
 }
 
 impl Call {
@@ -122,6 +124,11 @@ impl Call {
     /// was created by an earlier attempt of the request.
     pub fn id_of_key<I: From<Uuid>>(&self) -> Option<I> {
         self.run_id.map(|run| I::from(run.0))
+    }
+
+    /// The id of the run that an earlier attempt of the request may have created.
+    pub fn earlier_run(&self) -> Option<RunId> {
+        self.run_id.filter(|_| self.is_retry)
     }
 
     pub fn runs(&self) -> &runs::Service {

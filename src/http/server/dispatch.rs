@@ -282,6 +282,7 @@ impl Inner {
             body: Some(Source::Coming(incoming)),
             upgrade,
             run_id: None,
+            is_retry: false,
         };
         // Followers of the thread's events need not wait for their next poll.
         let changed = match parts.method {

@@ -57,7 +57,7 @@ fn what_was_written_before_its_answer_was_lost_is_not_written_again(place: &Plac
 }
 
 /// The answer to a request that did what it was to do, and failed before its answer was stored.
-const LOST: &str = "http::before_keep=panic@1";
+pub const LOST: &str = "http::before_keep=panic@1";
 
 fn what_was_created_before_its_answer_was_lost_is_found_again(place: &Place) {
     let mut server = place.start(Setup::example("faulty_server"));

@@ -3,7 +3,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 
 use crate::{
     checkpoint::Error,
@@ -45,19 +48,21 @@ impl ReaderTurns {
         }
     }
 
-    /// One turn, first come first served.
+    /// One turn, first come first served. All that it waits for takes no longer than the limit together.
     ///
     /// # Errors
     /// `ShareUsed` when others of the principal, and `Unavailable` when those before take too long.
     pub(crate) async fn turn(&self) -> Result<ReaderTurn, Error> {
         // Whoever waits for its share must not have a turn meanwhile that others could use.
-        let share = self.shares.wait(self.limit).await?;
+        let deadline = Instant::now() + self.limit;
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let share = self.shares.wait(left()).await?;
         let of_requests = match &self.of_requests {
-            Some(shares) => Some(shares.wait(self.limit).await?),
+            Some(shares) => Some(shares.wait(left()).await?),
             None => None,
         };
         let turn = self.turns.clone().acquire_owned();
-        match tokio::time::timeout(self.limit, turn).await {
+        match tokio::time::timeout(left(), turn).await {
             Ok(Ok(turn)) => Ok(ReaderTurn {
                 _share: share,
                 _of_requests: of_requests,
@@ -103,6 +108,37 @@ mod tests {
         let _two = (of("ann").await.unwrap(), of("ann").await.unwrap());
         assert!(matches!(of("ann").await, Err(Error::ShareUsed(_))));
         assert!(of("bob").await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_waits_of_one_reader_together_take_no_longer_than_the_limit() {
+        let requests = Shares::of(3);
+        let limit = Duration::from_secs(10);
+        let turns = ReaderTurns::new(3, &requests, limit);
+        let held = on_behalf_of(Some("ann".into()), turns.turn())
+            .await
+            .unwrap();
+        let waiting = tokio::spawn({
+            let turns = turns.clone();
+            on_behalf_of(Some("ann".into()), async move {
+                let begun = Instant::now();
+                (turns.turn().await.is_err(), begun.elapsed())
+            })
+        });
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        // Its share is free, and the only turn is another principal's.
+        let other = tokio::spawn({
+            let turns = turns.clone();
+            on_behalf_of(Some("bob".into()), async move { turns.turn().await })
+        });
+        tokio::task::yield_now().await;
+        drop(held);
+        let _other = other.await.unwrap().unwrap();
+        let (is_refused, waited) = waiting.await.unwrap();
+        assert!(
+            is_refused && waited <= limit + Duration::from_millis(10),
+            "{waited:?}"
+        );
     }
 
     #[tokio::test]
