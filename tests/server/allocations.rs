@@ -36,7 +36,7 @@ fn of_an_event(graph: &str, mode: &str) -> f64 {
 
 /// The allocations of a server from its start to its end that streamed one run with so many events.
 fn allocations(graph: &str, mode: &str, events: u64) -> u64 {
-    let setup = Setup::example("bench_server").env("_RJEM_MALLOC_CONF", STATISTICS);
+    let setup = Setup::example("bench_server").env("MALLOC_CONF", STATISTICS);
     let mut server = Place::sqlite().start(setup);
     let client = Client::of(&server);
     let input = json!({"n": events, "messages": [{"type": "human", "content": "hi"}]});
