@@ -1,17 +1,20 @@
 //! Tables derived from events.
 
+mod columns;
+
 use futures::future::join_all;
-use tokio_postgres::{Client, Row, Statement};
+use tokio_postgres::Row;
 use uuid::Uuid;
 
+use self::columns::Columns;
 use super::{
-    columns::{Params, Time, column, name, unname},
+    columns::{Params, Time, column, unname},
     connection::{Object, Result, prepare},
 };
 use crate::{
     checkpoint::Error,
     id::{ThreadId, TreeId},
-    tree::projection::{HeadRow, Progress, ProjectedRows, Projection, ProjectionStep},
+    tree::projection::{HeadRow, Progress, Projection, ProjectionStep},
 };
 
 const BEHIND: &str = "
@@ -32,48 +35,64 @@ SELECT t.thread_id, t.tree_id, t.last_event_number AS last, o.projection, o.last
 const TREES: &str = "
 SELECT tree_id FROM trees WHERE tree_id = ANY($1) ORDER BY tree_id FOR SHARE";
 
-/// Moves the offset of table $1 and thread $2 from $4 to $5, if that is what it is.
+/// Moves the offsets of one table from where its steps begin to where they end, of each thread that is where the step
+/// begins, and writes the rows of those threads alone. $1 to $4 have the steps, by thread: thread, tree, begin, end.
 macro_rules! step {
-    ($rows:literal) => {
+    ($table:literal, $rows:literal) => {
         concat!(
             "
-WITH i AS (
+WITH s AS MATERIALIZED (
+  SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[]) s(thread, tree, begins, ends)),
+i AS (
   INSERT INTO projection_offsets AS o (projection, thread_id, tree_id, last_event_number)
-  SELECT $1, t.thread_id, t.tree_id, $5 FROM threads t
-   WHERE t.thread_id = $2 AND t.tree_id = $3 AND t.deleted_at IS NULL AND $4::bigint = 0
+  SELECT '",
+            $table,
+            "', s.thread, s.tree, s.ends FROM s
+   WHERE s.begins = 0 AND EXISTS (SELECT 1 FROM threads t WHERE t.thread_id = s.thread AND t.tree_id = s.tree AND t.deleted_at IS NULL)
   ON CONFLICT (thread_id, projection) DO UPDATE SET last_event_number = EXCLUDED.last_event_number
-   WHERE o.last_event_number = 0 RETURNING 1),
+   WHERE o.last_event_number = 0 RETURNING thread_id),
 u AS (
-  UPDATE projection_offsets SET last_event_number = $5
-   WHERE projection = $1 AND thread_id = $2 AND last_event_number = $4 AND $4 > 0 RETURNING 1),
-o AS (SELECT 1 FROM i UNION ALL SELECT 1 FROM u)",
+  UPDATE projection_offsets o SET last_event_number = s.ends FROM s
+   WHERE o.projection = '",
+            $table,
+            "' AND o.thread_id = s.thread AND o.last_event_number = s.begins AND s.begins > 0 RETURNING o.thread_id),
+o AS MATERIALIZED (
+  SELECT array_agg(x.thread_id) AS threads FROM (SELECT thread_id FROM i UNION ALL SELECT thread_id FROM u) x)",
             $rows
         )
     };
 }
 
 const TIMELINE: &str = step!(
+    "thread_timeline",
     "
 INSERT INTO thread_timeline (tree_id, thread_id, event_number, kind)
-SELECT $3, $2, x.* FROM o, unnest($6::bigint[], $7::smallint[]) x
+SELECT x.* FROM o, unnest($5::uuid[], $6::uuid[], $7::bigint[], $8::smallint[]) x(tree, thread, number, kind) WHERE x.thread = ANY (o.threads)
 ON CONFLICT (tree_id, thread_id, event_number) DO UPDATE SET kind = EXCLUDED.kind"
 );
 
-const HEAD: &str = step!(
+const HEADS: &str = step!(
+    "thread_heads",
     "
 INSERT INTO thread_heads (tree_id, thread_id, event_number, messages, branches, runs, last_message_id, last_role, last_preview, updated_at)
-SELECT $3, $2, $6::bigint, $7::bigint, $8::bigint, $9::bigint, $10::text, $11::text, $12::text, $13::timestamptz FROM o
+SELECT x.* FROM o, unnest($5::uuid[], $6::uuid[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::text[], $13::text[],
+                          $14::timestamptz[])
+       x(tree, thread, number, messages, branches, runs, message, role, preview, at) WHERE x.thread = ANY (o.threads)
 ON CONFLICT (tree_id, thread_id) DO UPDATE SET event_number = EXCLUDED.event_number, messages = EXCLUDED.messages,
    branches = EXCLUDED.branches, runs = EXCLUDED.runs, last_message_id = EXCLUDED.last_message_id, last_role = EXCLUDED.last_role,
    last_preview = EXCLUDED.last_preview, updated_at = EXCLUDED.updated_at"
 );
 
 const SEARCH: &str = step!(
+    "search",
     "
 INSERT INTO search (tree_id, thread_id, event_number, text)
-SELECT $3, $2, x.* FROM o, unnest($6::bigint[], $7::text[]) x
+SELECT x.* FROM o, unnest($5::uuid[], $6::uuid[], $7::bigint[], $8::text[]) x(tree, thread, number, text) WHERE x.thread = ANY (o.threads)
 ON CONFLICT (tree_id, thread_id, event_number) DO UPDATE SET text = EXCLUDED.text"
 );
+
+/// In the order of [`Projection::ALL`].
+const STEPS: [&str; Projection::ALL.len()] = [SEARCH, HEADS, TIMELINE];
 
 /// Keeps steps out until the end, also those that begin at 0 and have no row to wait for.
 const LOCK: &str = "LOCK TABLE projection_offsets IN SHARE ROW EXCLUSIVE MODE";
@@ -114,26 +133,26 @@ pub(super) async fn progress(db: &Object, threads: &[ThreadId]) -> Result<Vec<Pr
 }
 
 /// In one round trip, and without waiting for the disk: a crash loses rows together with their
-/// offsets, and they are derived once more.
+/// offsets, and they are derived once more. A table has one statement for all threads.
 pub(super) async fn apply(db: &Object, steps: &[ProjectionStep]) -> Result<()> {
     // Everybody takes rows in one order.
     let mut steps: Vec<&ProjectionStep> = steps.iter().collect();
-    steps.sort_by_key(|step| (step.thread, step.rows.projection()));
+    steps.sort_by_key(|step| step.thread);
     let trees = prepare(db, TREES).await?;
-    let mut statements = Vec::with_capacity(steps.len());
-    for step in &steps {
-        let text = match step.rows {
-            ProjectedRows::Timeline(_) => TIMELINE,
-            ProjectedRows::Head(_) => HEAD,
-            ProjectedRows::Search(_) => SEARCH,
-        };
-        statements.push(prepare(db, text).await?);
+    let mut tables = Vec::with_capacity(STEPS.len());
+    for one in Projection::ALL {
+        let columns = Columns::of(one, steps.iter().copied());
+        if !columns.threads.is_empty() {
+            tables.push((prepare(db, STEPS[one.index()]).await?, columns));
+        }
     }
     let mut ids: Vec<Uuid> = steps.iter().map(|step| step.tree.0).collect();
     ids.dedup();
     let by_tree: Params<'_, 1> = [&ids];
-    let requests = steps.iter().zip(&statements);
-    let requests = requests.map(|(step, statement)| send(db, statement, step));
+    let requests = tables.iter().map(|(statement, columns)| {
+        let params = columns.params();
+        async move { db.execute(statement, &params).await }
+    });
     let (begun, locked, written, ended) = tokio::join!(
         biased;
         db.batch_execute("BEGIN; SET LOCAL synchronous_commit = off"),
@@ -238,50 +257,11 @@ fn head(row: &Row) -> Result<Option<HeadRow>, Error> {
     }))
 }
 
-/// Sends one step.
-async fn send(client: &Client, statement: &Statement, step: &ProjectionStep) -> Result<u64> {
-    let table = step.rows.projection().as_str();
-    let own = |text: &Option<std::sync::Arc<str>>| text.as_deref().map(|t| name(t).into_owned());
-    let key: Params<'_, 5> = [&table, &step.thread.0, &step.tree.0, &step.from, &step.to];
-    macro_rules! execute {
-        ($($value:expr),*) => {{
-            let [a, b, c, d, e] = key;
-            client.execute(statement, &[a, b, c, d, e, $($value),*]).await?
-        }};
-    }
-    macro_rules! all {
-        ($rows:expr, $row:ident => $value:expr) => {
-            $rows.iter().map(|$row| $value).collect::<Vec<_>>()
-        };
-    }
-    Ok(match &step.rows {
-        ProjectedRows::Timeline(rows) => {
-            execute!(&all!(rows, row => row.number), &all!(rows, row => row.code))
-        }
-        ProjectedRows::Head(head) => execute!(
-            &head.number,
-            &head.messages,
-            &head.branches,
-            &head.runs,
-            &own(&head.last_message_id),
-            &own(&head.last_role),
-            &own(&head.last_preview),
-            &Time(crate::time::Timestamp(head.updated_at))
-        ),
-        ProjectedRows::Search(rows) => execute!(
-            &all!(rows, row => row.number),
-            &all!(rows, row => name(&row.text).into_owned())
-        ),
-    })
-}
-
 statements!(
     BEHIND,
     PROGRESS,
     TREES,
-    TIMELINE,
-    HEAD,
-    SEARCH,
+    STEPS,
     LOCK,
     DELETE_OFFSET,
     DELETE_OFFSETS,
