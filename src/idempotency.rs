@@ -1,5 +1,6 @@
 //! Keyed requests: a request that is repeated with its key has one effect and one response.
 
+mod abandoned;
 mod guard;
 mod service;
 mod store;

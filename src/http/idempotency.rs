@@ -120,7 +120,7 @@ pub(super) async fn once(
             // Who waits takes the place of a stream, and no slot that others need to be worked on.
             let _place = call.stream_slot()?;
             let wait = call.idempotency().wait(&replayed.key, replayed.hash);
-            call.slot.lend(wait).await?
+            call.slot.lend_until(wait).await?
         }
     };
     let guard = match outcome {

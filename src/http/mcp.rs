@@ -185,6 +185,8 @@ fn run_of(call: &Call, tool: &Tool, mut arguments: Map) -> Run {
     }
     Run {
         input: Some(Value::map(arguments)),
+        // How it ended is found for a while when the request is repeated.
+        stream_resumable: call.run_id.is_some(),
         ..of_call(call, Assistant::Id(tool.assistant))
     }
 }

@@ -91,11 +91,8 @@ impl KeyGuard {
 
 impl Drop for KeyGuard {
     fn drop(&mut self) {
-        let (Some(claim), Ok(runtime)) = (self.claim.take(), tokio::runtime::Handle::try_current())
-        else {
-            return;
-        };
-        let service = self.service.clone();
-        runtime.spawn(async move { service.abandon(claim).await });
+        if let Some(claim) = self.claim.take() {
+            self.service.abandon(claim);
+        }
     }
 }

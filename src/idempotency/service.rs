@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{Claim, Claimed, Key, KeyGuard, RETENTION, Store, waiting::Waiting};
+use super::{
+    Claim, Claimed, Key, KeyGuard, RETENTION, Store, abandoned::Abandoned, waiting::Waiting,
+};
 use crate::{
     abandon,
     checkpoint::Error,
@@ -35,6 +37,7 @@ pub(super) struct Inner {
     worker: WorkerId,
     drain: CancellationToken,
     pub waiting: Waiting,
+    abandoned: Abandoned,
 }
 
 /// The service of keyed requests. Cheap to clone.
@@ -52,24 +55,44 @@ impl Service {
                 worker,
                 drain,
                 waiting: Waiting::default(),
+                abandoned: Abandoned::default(),
             }),
         }
     }
 
     /// Frees a key for repetitions of its request. Until the storage has done so they wait, so that this is tried
     /// until the server drains; what its process has claimed is void after its death.
-    pub(super) async fn abandon(&self, claim: Claim) {
+    pub(super) fn abandon(&self, claim: Claim) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        if self.inner.abandoned.push(claim) {
+            let service = self.clone();
+            runtime.spawn(async move { service.free_abandoned().await });
+        }
+    }
+
+    /// Frees the keys of all abandoned claims, one after the other.
+    async fn free_abandoned(&self) {
         let inner = &self.inner;
         let [mut pause, longest] = PAUSES;
-        while let Err(error) = inner.store.abandon_key(claim.clone()).await {
-            tracing::warn!(%error, "an idempotency key is not free yet");
-            tokio::select! {
-                () = inner.drain.cancelled() => return,
-                () = tokio::time::sleep(pause) => {}
+        while let Some(claim) = inner.abandoned.take() {
+            match inner.store.abandon_key(claim.clone()).await {
+                Ok(()) => {
+                    inner.waiting.wake(&claim.key);
+                    pause = PAUSES[0];
+                }
+                Err(error) => {
+                    let keys = inner.abandoned.put_back(claim);
+                    tracing::warn!(%error, keys, "idempotency keys are not free yet");
+                    tokio::select! {
+                        () = inner.drain.cancelled() => return,
+                        () = tokio::time::sleep(pause) => {}
+                    }
+                    pause = (2 * pause).min(longest);
+                }
             }
-            pause = (2 * pause).min(longest);
         }
-        inner.waiting.wake(&claim.key);
     }
 
     /// Begins to delete expired keys.
@@ -112,24 +135,31 @@ impl Service {
     pub async fn wait(&self, key: &Key, request: [u8; 16]) -> Result<Outcome, Error> {
         let inner = &self.inner;
         let line = inner.waiting.line(key);
-        let wait = async {
-            let _turn = line.turn.lock().await;
-            let [mut pause, longest] = POLLS;
-            loop {
-                let mut changed = std::pin::pin!(line.changed.notified());
-                // From here on no notification is missed.
-                changed.as_mut().enable();
-                if let Some(outcome) = self.begin(key, request).await? {
-                    return Ok(outcome);
-                }
-                let _ = tokio::time::timeout(pause, changed).await;
-                pause = (2 * pause).min(longest);
+        let left = async {
+            tokio::select! {
+                () = inner.drain.cancelled() => stopped("the server stops"),
+                () = abandon::client_gone() => stopped("the client has left"),
             }
         };
-        tokio::select! {
-            outcome = wait => outcome,
-            () = inner.drain.cancelled() => Err(stopped("the server stops")),
-            () = abandon::client_gone() => Err(stopped("the client has left")),
+        let mut left = std::pin::pin!(left);
+        let _turn = tokio::select! {
+            turn = line.turn.lock() => turn,
+            error = &mut left => return Err(error),
+        };
+        let [mut pause, longest] = POLLS;
+        loop {
+            let mut changed = std::pin::pin!(line.changed.notified());
+            // From here on no notification is missed.
+            changed.as_mut().enable();
+            // What was sent to the storage goes on when nobody waits for it: no claim is left behind.
+            if let Some(outcome) = self.begin(key, request).await? {
+                return Ok(outcome);
+            }
+            tokio::select! {
+                _ = tokio::time::timeout(pause, changed) => {}
+                error = &mut left => return Err(error),
+            }
+            pause = (2 * pause).min(longest);
         }
     }
 

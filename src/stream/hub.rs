@@ -98,12 +98,15 @@ impl Hub {
         &self.memory
     }
 
-    /// Adds the stream of a new run, before the run starts; false, and nothing else, if there is a stream of it.
+    /// Adds the stream of a new run, before the run starts; false, and nothing else, if there is one of it that has not
+    /// ended.
     pub fn insert(&self, publisher: &Arc<Publisher>) -> bool {
         let mut state = self.state.lock();
         self.sweep_locked(&mut state);
-        let is_new = !state.runs.contains_key(&publisher.run());
+        let found = state.runs.get(&publisher.run());
+        let is_new = found.is_none_or(|entry| entry.finished.is_some());
         if is_new {
+            state.forget(publisher.run());
             self.add(&mut state, publisher.clone());
         }
         is_new

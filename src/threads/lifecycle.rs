@@ -89,14 +89,15 @@ impl Service {
         if id_of_key.is_some()
             && let Some(first) = self.first_write(id).await?
         {
-            // The updates are written all at once: an earlier attempt has applied them, unless a run came first.
-            return if &*first.kind == event::RUN_ENQUEUED {
+            // The updates are written all at once: an earlier attempt has applied them, unless a run came first, whose
+            // creation is about no checkpoint.
+            return if first.checkpoint.is_some() {
+                self.get(id).await
+            } else {
                 Err(Error::CreatedWithoutUpdates(
                     id,
                     Box::new(overtaken().into()),
                 ))
-            } else {
-                self.get(id).await
             };
         }
         fail_point!("threads.before_updates");

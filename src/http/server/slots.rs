@@ -67,15 +67,30 @@ impl Slot {
         })
     }
 
+    /// Lets others have the slot while something is waited for that may fail: then it is not taken again.
+    pub async fn lend_until<T, E>(
+        &self,
+        waits: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        self.permits.lock().clear();
+        let result = waits.await?;
+        self.retake().await;
+        Ok(result)
+    }
+
     /// Lets others have the slot while something is waited for that only the client can end.
     pub async fn lend<T>(&self, waits: impl Future<Output = T>) -> T {
         self.permits.lock().clear();
         let result = waits.await;
+        self.retake().await;
+        result
+    }
+
+    async fn retake(&self) {
         // The semaphores are never closed.
         if let Ok(permits) = acquire(&self.semaphores).await {
             *self.permits.lock() = permits;
         }
-        result
     }
 }
 

@@ -62,6 +62,8 @@ impl Drop for Registration {
             return;
         }
         let (inner, run) = (&self.service.inner, self.run());
+        // Also when somebody has ended the run meanwhile; one that has begun has given it back already.
+        self.service.release_slot(run);
         let mut active = inner.active.lock();
         let pending = active.pending.get(&run);
         // A worker may have begun the run already, of which only the response was lost.
@@ -71,7 +73,6 @@ impl Drop for Registration {
         }
         active.pending.remove(&run);
         drop(active);
-        self.service.release_slot(run);
         inner.hub.remove(&self.publisher);
     }
 }

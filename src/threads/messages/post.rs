@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
+    assistants::Registered,
     graph::START,
     id::{CheckpointId, RunId, ThreadId},
     runs::{Created, PreparedRun, Registration, refusal, request},
@@ -65,14 +66,15 @@ impl Service {
     /// `no_messages_channel`; what the run or the graph refuses; the storage failed.
     pub async fn post_messages(&self, id: ThreadId, new: NewPost) -> Result<StoredPost> {
         let Some(request) = &new.run else {
-            return Ok(self.store_post(id, &new, None).await?.0);
+            return Ok(self.store_post(id, &new, None, None).await?.0);
         };
         let before = match request.id {
             Some(run) => self.runs.find_run(id, run).await?,
             None => None,
         };
         if let Some(run) = before {
-            let (stored, _) = self.store_post(id, &new, None).await?;
+            let graph = self.shared.graph_of(&run.metadata);
+            let (stored, _) = self.store_post(id, &new, None, graph).await?;
             return Ok(StoredPost {
                 run: Some(run.id),
                 ..stored
@@ -80,7 +82,7 @@ impl Service {
         }
         let mut request = request.clone();
         let prepared = self.runs.prepare(id, &mut request).await?;
-        let (mut stored, created) = self.store_post(id, &new, Some(prepared)).await?;
+        let (mut stored, created) = self.store_post(id, &new, Some(prepared), None).await?;
         if let Some((created, registration)) = created {
             stored.run = Some(registration.run());
             self.runs.launch(&request, registration, created).await?;
@@ -93,6 +95,7 @@ impl Service {
         id: ThreadId,
         request: &NewPost,
         run: Option<PreparedRun>,
+        graph: Option<Arc<Registered>>,
     ) -> Result<(StoredPost, Option<(Created, Registration)>)> {
         let new = &request.post;
         let lineage = request.lineage.as_ref();
@@ -123,7 +126,9 @@ impl Service {
         }
         let graph = run
             .as_ref()
-            .map(|prepared| prepared.registered.graph.clone())
+            .map(|prepared| &prepared.registered)
+            .or(graph.as_ref())
+            .map(|registered| registered.graph.clone())
             .or(made.map(|registered| registered.graph.clone()));
         let target = self.shared.message_graph(&thread, graph)?;
         if let Some(node) = &new.as_node

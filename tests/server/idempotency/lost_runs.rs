@@ -6,6 +6,7 @@ use super::*;
 on_both_storages!(
     a_live_run_keeps_its_stream_when_its_request_is_repeated,
     a_call_of_a_tool_is_joined_when_it_is_repeated,
+    a_run_whose_thread_goes_while_it_is_created_gives_its_slot_back,
     a_message_to_an_agent_answers_no_interrupt_when_it_is_repeated,
     a_message_that_resumed_a_task_resumes_it_once,
     a_command_that_started_a_run_starts_it_once,
@@ -55,22 +56,58 @@ fn a_live_run_keeps_its_stream_when_its_request_is_repeated(place: &Place) {
 fn a_call_of_a_tool_is_joined_when_it_is_repeated(place: &Place) {
     let server = place.start(Setup::example("reference_server").env("FAILPOINTS", LOST));
     let client = Client::of(&server);
-    let call = json!({"name": "slow", "arguments": {"ms": 1000, "ticks": 3}});
+    let call = json!({"name": "slow", "arguments": {"ms": 300, "ticks": 3}});
     let body = request("tools/call", &call);
     let lost = {
         let (client, body) = (Client::of(&server), body.clone());
         thread::spawn(move || post(&client, "/mcp", "k", &body).status)
     };
     until("the tool runs", || count(&client, "threads") == 1);
-    // It waits for the first one, which fails, and then for the run.
+    // It waits for the first one, whose answer is lost when the run has ended and its thread is gone.
     let again = post(&client, "/mcp", "k", &body);
     assert_eq!(lost.join().unwrap(), 500);
     assert_eq!(again.status, 200, "{}", again.text());
     let result = &again.json()["result"];
+    let text = result["content"][0]["text"].as_str().unwrap();
     assert!(
-        result["isError"].is_null() && result["content"][0]["text"].is_string(),
+        result["isError"].is_null() && text.contains("rest"),
         "{result}"
     );
+    let metrics = client.get("/metrics");
+    let ended: Vec<&str> = metrics
+        .text()
+        .lines()
+        .filter(|line| line.starts_with("backstitch_runs_ended_total"))
+        .collect();
+    assert_eq!(
+        ended,
+        [r#"backstitch_runs_ended_total{status="success"} 1"#]
+    );
+}
+
+fn a_run_whose_thread_goes_while_it_is_created_gives_its_slot_back(place: &Place) {
+    let setup = Setup::example("reference_server").env("BACKSTITCH_SLOTS", "2");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    for _ in 0..60 {
+        let of = client.thread();
+        let path = format!("/threads/{of}");
+        let runs = format!("{path}/runs");
+        thread::scope(|scope| {
+            scope.spawn(|| client.delete(&path));
+            scope.spawn(|| client.post(&runs, &talk::turn("hi")));
+            scope.spawn(|| client.post(&runs, &talk::turn("hi")));
+        });
+    }
+    let workers = || client.get("/metrics?format=json").json()["workers"].clone();
+    until("every slot is free", || workers()["active"] == 0);
+    assert_eq!(workers()["available"], 2);
+    // Both are there to be taken.
+    let (first, second) = (client.thread(), client.thread());
+    let mut one = client.open_stream(&first, &slow(5_000));
+    one.event_named("custom");
+    let mut other = client.open_stream(&second, &slow(5_000));
+    other.event_named("custom");
 }
 
 /// A message of `approve`, whose graph asks before it goes on.
