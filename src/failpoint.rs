@@ -2,14 +2,15 @@
 //! `failpoints`.
 //!
 //! With it, `FAILPOINTS="checkpoint.commit=abort@3;runs.claim=sleep(200)"` arms points for a
-//! process, and [`set`] for the time of a test.
+//! process, and [`set`] for the time of a test. `while(file)` waits as long as a file exists, which a test
+//! makes and removes while another process runs.
 
 /// A point where a test may interfere.
 ///
-/// `fail_point!("name")` panics, aborts, or blocks the thread to sleep.
+/// `fail_point!("name")` panics, aborts, or blocks the thread to wait.
 /// `fail_point!("name", error)` can also return `Err(error)` from the function around it.
 /// `fail_point!(async "name")` and `fail_point!(async "name", error)` do the same in a future, and
-/// sleep on the runtime's clock.
+/// wait on the runtime's clock.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! fail_point {
@@ -32,12 +33,18 @@ pub use armed::{Action, Armed, Error, hits, load, reached, reached_async, set, s
 
 #[cfg(feature = "failpoints")]
 mod armed {
-    use std::{collections::HashMap, str::FromStr, sync::LazyLock, time::Duration};
+    use std::{
+        collections::HashMap,
+        path::Path,
+        str::FromStr,
+        sync::{Arc, LazyLock},
+        time::Duration,
+    };
 
     use parking_lot::Mutex;
 
     /// What a test makes a point do.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Debug, PartialEq, Eq)]
     pub enum Action {
         /// The thread panics.
         Panic,
@@ -45,6 +52,8 @@ mod armed {
         Abort,
         /// It waits this long.
         Sleep(Duration),
+        /// It waits as long as this file exists.
+        While(Arc<Path>),
         /// The error that the point names is returned; nothing happens at a point without one.
         Error,
     }
@@ -52,7 +61,7 @@ mod armed {
     /// An entry of `FAILPOINTS` was not understood.
     #[derive(Debug, thiserror::Error)]
     #[error(
-        "FAILPOINTS: `{0}` is not of the form name=panic, abort, error or sleep(milliseconds), \
+        "FAILPOINTS: `{0}` is not of the form name=panic, abort, error, sleep(milliseconds) or while(file), \
          with @N after it for the N-th time alone"
     )]
     pub struct Error(String);
@@ -156,11 +165,16 @@ mod armed {
                 "abort" => Ok(Self::Abort),
                 "error" => Ok(Self::Error),
                 _ => {
-                    let inner = text
-                        .strip_prefix("sleep(")
-                        .and_then(|rest| rest.strip_suffix(')'));
-                    let milliseconds = inner.and_then(|inner| inner.parse().ok()).ok_or(())?;
-                    Ok(Self::Sleep(Duration::from_millis(milliseconds)))
+                    let (name, rest) = text.split_once('(').ok_or(())?;
+                    let inner = rest.strip_suffix(')').ok_or(())?;
+                    match name {
+                        "sleep" => {
+                            let milliseconds = inner.parse().map_err(|_| ())?;
+                            Ok(Self::Sleep(Duration::from_millis(milliseconds)))
+                        }
+                        "while" if !inner.is_empty() => Ok(Self::While(Path::new(inner).into())),
+                        _ => Err(()),
+                    }
                 }
             }
         }
@@ -173,6 +187,7 @@ mod armed {
         point.hits += 1;
         point
             .action
+            .clone()
             .filter(|_| point.at.is_none_or(|at| at == point.hits))
     }
 
@@ -181,6 +196,12 @@ mod armed {
         match act(name) {
             Act::Wait(time) => {
                 std::thread::sleep(time);
+                false
+            }
+            Act::While(file) => {
+                while file.exists() {
+                    std::thread::sleep(LOOK);
+                }
                 false
             }
             Act::Done(error) => error,
@@ -194,12 +215,22 @@ mod armed {
                 tokio::time::sleep(time).await;
                 false
             }
+            Act::While(file) => {
+                while file.exists() {
+                    tokio::time::sleep(LOOK).await;
+                }
+                false
+            }
             Act::Done(error) => error,
         }
     }
 
+    /// The pause between two looks for a file.
+    const LOOK: Duration = Duration::from_millis(5);
+
     enum Act {
         Wait(Duration),
+        While(Arc<Path>),
         Done(bool),
     }
 
@@ -213,6 +244,11 @@ mod armed {
                 tracing::info!(point = name, "a fail point was reached");
                 Act::Wait(time)
             }
+            Some(Action::While(file)) if file.exists() => {
+                tracing::info!(point = name, "a fail point was reached");
+                Act::While(file)
+            }
+            Some(Action::While(_)) => Act::Done(false),
             Some(Action::Error) => Act::Done(true),
         }
     }
@@ -257,6 +293,21 @@ mod armed {
         }
 
         #[test]
+        fn a_point_can_wait_as_long_as_a_file_exists() {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            let _armed = set("tests.while", Action::While(file.path().into()));
+            let waiting = std::thread::spawn(|| {
+                crate::fail_point!("tests.while");
+            });
+            while hits("tests.while") == 0 {
+                std::thread::yield_now();
+            }
+            assert!(!waiting.is_finished());
+            file.close().unwrap();
+            waiting.join().unwrap();
+        }
+
+        #[test]
         #[should_panic(expected = "fail point tests.panic")]
         fn a_panic_names_its_point() {
             let _armed = set("tests.panic", Action::Panic);
@@ -265,16 +316,12 @@ mod armed {
 
         #[test]
         fn the_environment_s_form_is_read_and_mistakes_are_named() {
-            let points = parse("a=abort@3; b=sleep(20);").unwrap();
-            assert_eq!(
-                (points["a"].action, points["a"].at),
-                (Some(Action::Abort), Some(3))
-            );
-            assert_eq!(
-                points["b"].action,
-                Some(Action::Sleep(Duration::from_millis(20)))
-            );
-            for wrong in ["a", "a=explode", "a=sleep(x)", "a=abort@x"] {
+            let points = parse("a=abort@3; b=sleep(20);c=while(/a/file)").unwrap();
+            let action = |name: &str| points[name].action.clone().unwrap();
+            assert_eq!((action("a"), points["a"].at), (Action::Abort, Some(3)));
+            assert_eq!(action("b"), Action::Sleep(Duration::from_millis(20)));
+            assert_eq!(action("c"), Action::While(Path::new("/a/file").into()));
+            for wrong in ["a", "a=explode", "a=sleep(x)", "a=while()", "a=abort@x"] {
                 assert!(parse(wrong).err().unwrap().to_string().contains(wrong));
             }
         }

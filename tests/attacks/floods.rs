@@ -5,11 +5,18 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use test_support::client::Client;
+use test_support::on_both_storages;
 use test_support::place::{Place, serve};
 use test_support::server::Server;
 
 use crate::siege::{MIB, Memory, Waits, rounds};
+
+on_both_storages!(
+    headers_without_end_are_hung_up_on,
+    requests_that_the_server_is_made_to_reset_are_hung_up_on,
+    pings_whose_answers_nobody_reads_take_no_memory,
+    settings_whose_answers_nobody_reads_take_no_memory,
+);
 
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
@@ -83,8 +90,8 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Lets somebody attack, while another client is served and the memory stays small.
-fn under(name: &str, attack: impl Fn(&Server) + Sync) {
-    let (server, client): (Server, Client) = serve(&Place::sqlite());
+fn under(place: &Place, name: &str, attack: impl Fn(&Server) + Sync) {
+    let (server, client) = serve(place);
     client.get("/info");
     let memory = Memory::of(&server);
     let waits = std::thread::scope(|scope| {
@@ -100,9 +107,8 @@ fn under(name: &str, attack: impl Fn(&Server) + Sync) {
     assert_eq!(client.get("/ok").status, 200);
 }
 
-#[test]
-fn headers_without_end_are_hung_up_on() {
-    under("a flood of CONTINUATION", |server| {
+fn headers_without_end_are_hung_up_on(place: &Place) {
+    under(place, "a flood of CONTINUATION", |server| {
         let mut raw = Raw::open(server);
         let block = raw.request("/ok");
         let mut open = raw.send(&frame(HEADERS, 0, 1, &block));
@@ -122,9 +128,8 @@ fn headers_without_end_are_hung_up_on() {
     });
 }
 
-#[test]
-fn requests_that_the_server_is_made_to_reset_are_hung_up_on() {
-    under("a flood of induced resets", |server| {
+fn requests_that_the_server_is_made_to_reset_are_hung_up_on(place: &Place) {
+    under(place, "a flood of induced resets", |server| {
         let mut raw = Raw::open(server);
         let mut answers = raw.socket.try_clone().unwrap();
         let reader =
@@ -145,18 +150,16 @@ fn requests_that_the_server_is_made_to_reset_are_hung_up_on() {
     });
 }
 
-#[test]
-fn pings_whose_answers_nobody_reads_take_no_memory() {
-    under("a flood of PING", |server| {
+fn pings_whose_answers_nobody_reads_take_no_memory(place: &Place) {
+    under(place, "a flood of PING", |server| {
         flood(server, &frame(PING, 0, 0, &[7; 8]));
     });
 }
 
-#[test]
-fn settings_whose_answers_nobody_reads_take_no_memory() {
+fn settings_whose_answers_nobody_reads_take_no_memory(place: &Place) {
     // The size of a window, which all streams get to know.
     let payload = [0, 4, 0, 0, 0xff, 0xff];
-    under("a flood of SETTINGS", |server| {
+    under(place, "a flood of SETTINGS", |server| {
         flood(server, &frame(SETTINGS, 0, 0, &payload));
     });
 }

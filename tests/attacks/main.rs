@@ -1,6 +1,6 @@
 //! Attacks of one client on a real server, and what another client and the machine notice of them.
 //!
-//! Every attack runs in seconds; `BACKSTITCH_ATTACKS=n` repeats it n times, for a longer siege.
+//! Every attack runs in seconds; `BACKSTITCH_ATTACKS=n` repeats it n times, or makes it n times as large.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -10,12 +10,14 @@
 )]
 
 mod bodies;
+mod fairness;
 mod floods;
 mod hot;
 mod http2;
 mod lists;
 mod locks;
 mod pages;
+mod pools;
 mod queues;
 mod readers;
 mod requests;

@@ -7,18 +7,16 @@ use serde_json::json;
 use test_support::client::Client;
 use test_support::on_both_storages;
 use test_support::place::{Place, serve};
-use test_support::server::{Server, Setup};
-use test_support::tables;
+use test_support::server::Setup;
 use test_support::talk::{background, slow, until, with};
 
-use crate::siege::{Waits, patiently, rounds};
+use crate::siege::{Waits, rounds};
 
 on_both_storages!(
     a_run_costs_the_same_however_many_are_queued,
     a_branch_queues_so_many_runs_and_no_more,
     a_principal_with_many_runs_keeps_nobody_from_a_slot,
     runs_created_at_the_same_moment_leave_slots_to_others,
-    a_flood_of_runs_delays_no_run_of_another,
     what_waits_behind_a_run_goes_on_however_that_ends,
     a_principal_has_half_of_the_streams,
     requests_of_one_principal_leave_connections_to_another,
@@ -180,70 +178,8 @@ fn runs_created_at_the_same_moment_leave_slots_to_others(place: &Place) {
     assert_eq!(running(), 7, "of 8 slots one principal has 7 at the most");
 }
 
-/// How long after their creation runs that do next to nothing began, in order of these times.
-fn pick_ups(place: &Place, server: &Server, client: &Client, count: usize) -> Vec<Duration> {
-    let runs: Vec<String> = (0..count)
-        .map(|_| {
-            let (thread, run) = begin(client, &slow(0, 0));
-            assert_eq!(client.end_of(&thread, &run), "success");
-            format!("'{run}'")
-        })
-        .collect();
-    let took = if place.is_postgres() {
-        "(extract(epoch FROM started_at - created_at) * 1000000)::bigint"
-    } else {
-        "started_at - created_at"
-    };
-    let id = if place.is_postgres() {
-        "run_id::text"
-    } else {
-        "lower(format('%s-%s-%s-%s-%s', substr(hex(run_id), 1, 8), substr(hex(run_id), 9, 4),
-           substr(hex(run_id), 13, 4), substr(hex(run_id), 17, 4), substr(hex(run_id), 21)))"
-    };
-    let sql = format!(
-        "SELECT CAST({took} AS text) FROM runs WHERE {id} IN ({})",
-        runs.join(",")
-    );
-    let rows = tables::rows(place, server, &sql);
-    let micros = rows
-        .iter()
-        .map(|row| row[0].as_ref().unwrap().parse().unwrap());
-    let mut all: Vec<Duration> = micros.map(Duration::from_micros).collect();
-    assert_eq!(all.len(), count);
-    all.sort_unstable();
-    all
-}
-
-fn a_flood_of_runs_delays_no_run_of_another(place: &Place) {
-    let setup =
-        Setup::example("reference_server").env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b");
-    let server = place.start(setup);
-    let client = Client::of(&server);
-    let (ann, bob) = (client.with_key("key-a"), client.with_key("key-b"));
-    // They take every slot that one principal may have, for longer than the others wait.
-    let batch = json!(vec![slow(20_000, 1); 500]);
-    let batches = 2 * rounds();
-    let begin = Instant::now();
-    for _ in 0..batches {
-        patiently(|| ann.post("/runs/batch", &batch));
-    }
-    let flooded = begin.elapsed();
-    let waits = pick_ups(place, &server, &bob, 100);
-    let queued = "SELECT CAST(count(*) AS text) FROM runs WHERE status = 'pending'";
-    let queued = tables::rows(place, &server, queued)[0][0].clone().unwrap();
-    let p99 = waits[waits.len() * 99 / 100 - 1];
-    println!(
-        "{} runs created in {flooded:?}, {queued} wait: 99 of 100 runs of another begin after {p99:?}",
-        500 * batches,
-    );
-    assert_ne!(queued, "0", "the flood was over");
-    // The short form runs beside other tests.
-    let most = if rounds() < 10 { 5 } else { 1 };
-    assert!(p99 < Duration::from_secs(most), "{waits:?}");
-}
-
 /// Queues a run on a thread of its own.
-fn begin(client: &Client, body: &serde_json::Value) -> (String, String) {
+pub fn begin(client: &Client, body: &serde_json::Value) -> (String, String) {
     let thread = client.thread();
     let run = background(client, &thread, body);
     (thread, run)

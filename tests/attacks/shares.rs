@@ -1,9 +1,12 @@
-//! Connections of the database that one principal's unfinished responses take.
+//! What reads of the database one principal's unfinished responses take.
+
+use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tempfile::TempPath;
 use test_support::client::{Client, Open};
 use test_support::place::Place;
-use test_support::server::Setup;
+use test_support::server::{Server, Setup};
 use test_support::talk::{ok, until};
 
 use crate::lists::thread_of_texts;
@@ -12,27 +15,57 @@ use crate::locks::{locked, patient, waiting};
 /// What the log says of a list that ends in the middle.
 const BREAKS_OFF: &str = "a list breaks off";
 
+fn setup() -> Setup {
+    Setup::example("reference_server").env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b")
+}
+
 /// Lists whose rows are still being read have their share of the connections and no more. What
 /// reads a table that somebody has locked takes for ever.
 #[test]
 fn lists_of_one_principal_take_half_of_the_connections_and_others_are_answered() {
     let place = Place::postgres();
     // Four of them are for reads.
-    let setup = Setup::example("reference_server")
-        .env("BACKSTITCH_CONNECTIONS", "10")
-        .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b");
+    let setup = setup().env("BACKSTITCH_CONNECTIONS", "10");
     let server = setup.env("DATABASE_URL", patient(&place)).start();
-    let ann = Client::of(&server).with_key("key-a");
-    let bob = Client::of(&server).with_key("key-b");
+    let lock = "LOCK TABLE checkpoint_blobs IN ACCESS EXCLUSIVE MODE";
+    let hold = || locked(place.url().unwrap(), lock);
+    two_reads_of_one_principal_go_on(&server, hold, || waiting(&place, &server));
+}
+
+/// Of the three threads that read SQLite two. There nobody's lock keeps a reader waiting, so that the reads
+/// of these lists themselves wait.
+#[test]
+fn lists_of_one_principal_take_two_threads_of_sqlite_and_others_are_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = folder.path().join("gate");
+    let point = format!("checkpoints::page=while({})", gate.display());
+    let setup = setup().env("BACKSTITCH_READ_LIMIT", "60");
+    let server = setup.env("FAILPOINTS", point).start();
+    let hold = || {
+        std::fs::write(&gate, "").unwrap();
+        TempPath::try_from_path(&gate).unwrap()
+    };
+    // None of them goes on before the gate is gone.
+    let waiting = || server.output().matches("a fail point was reached").count();
+    two_reads_of_one_principal_go_on(&server, hold, waiting);
+}
+
+/// Keeps the reads of one principal's lists from ending, and looks how many have begun and what another one notices.
+fn two_reads_of_one_principal_go_on<H>(
+    server: &Server,
+    hold: impl FnOnce() -> H,
+    waiting: impl Fn() -> usize,
+) {
+    let ann = Client::of(server).with_key("key-a");
+    let bob = Client::of(server).with_key("key-b");
     let thread = thread_of_texts(&ann, 40, 1 << 19);
     let path = format!("/threads/{thread}/history");
     let open = || ann.open("POST", &path, &[], b"{\"limit\": 1000}");
     let lists: Vec<Open> = (0..6).map(|_| open()).collect();
     assert!(lists.iter().all(|list| list.status == 200));
-    let waiting = || waiting(&place, &server);
+    let mut longest = Duration::ZERO;
     std::thread::scope(|scope| {
-        let lock = "LOCK TABLE checkpoint_blobs IN ACCESS EXCLUSIVE MODE";
-        let locked = locked(place.url().unwrap(), lock);
+        let held = hold();
         let read: Vec<_> = lists
             .into_iter()
             .map(|mut list| scope.spawn(move || while list.chunk_or_break().is_some() {}))
@@ -40,19 +73,23 @@ fn lists_of_one_principal_take_half_of_the_connections_and_others_are_answered()
         until("the share is taken", || waiting() == 2);
         let refused = scope.spawn(|| ann.post("/threads/count", &json!({})));
         while !refused.is_finished() {
+            let begin = Instant::now();
             ok(bob.post("/threads/count", &json!({})), 200);
+            longest = longest.max(begin.elapsed());
             assert_eq!(waiting(), 2, "more than the share is taken");
         }
         let refused = refused.join().unwrap();
         assert_eq!(refused.header("retry-after"), Some("1"));
         assert!(refused.refused(429).contains("send fewer at once"));
         until("a list breaks off", || server.output().contains(BREAKS_OFF));
-        drop(locked);
+        drop(held);
         for list in read {
             // Those that had no connection for too long broke off.
             list.join().unwrap();
         }
     });
+    println!("another client waited {longest:?} at the most");
+    assert!(longest < Duration::from_secs(5), "{longest:?}");
     ok(ann.post("/threads/count", &json!({})), 200);
     // That is no failure of the server.
     let output = server.output();

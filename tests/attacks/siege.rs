@@ -37,13 +37,29 @@ impl Waits {
             patiently(|| client.get(&format!("/threads/{thread}")));
             begin.elapsed()
         };
-        let mut all: Vec<_> = (0..requests).map(one).collect();
-        all.sort_unstable();
-        Self(all)
+        (0..requests).map(one).collect()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
     }
 
     /// The time that 99 of 100 stayed below.
     pub fn p99(&self) -> Duration {
         self.0[(self.0.len() * 99 / 100).min(self.0.len() - 1)]
+    }
+
+    /// The longest one.
+    pub fn longest(&self) -> Duration {
+        self.0[self.0.len() - 1]
+    }
+}
+
+impl FromIterator<Duration> for Waits {
+    fn from_iter<T: IntoIterator<Item = Duration>>(all: T) -> Self {
+        let mut all: Vec<_> = all.into_iter().collect();
+        all.sort_unstable();
+        Self(all)
     }
 }

@@ -17,6 +17,7 @@ use crate::{
         Error, List, Page, PageScope, SizedCheckpoint, Source, StoredRows, chain_sizes::ChainSizes,
         filter::MetadataFilter, frame::versions_of,
     },
+    fail_point,
     id::{CheckpointId, RunId, TreeId},
     storage::postgres::{
         columns::{Json, JsonText, column, name, unname, version, word},
@@ -117,8 +118,7 @@ pub(crate) async fn page(db: &Object, list: &List, scope: PageScope) -> Result<P
         &metadata,
         &limit,
     ];
-    let statement = prepare(db, PAGE).await?;
-    Ok(page_in(&db.query(&statement, &params).await?, scope)?)
+    rows_in(db, PAGE, &params, scope).await
 }
 
 /// Checkpoints by id.
@@ -133,8 +133,19 @@ pub(crate) async fn page_of(
     let most = i64::try_from(scope.most).unwrap_or(i64::MAX);
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let params: [&(dyn ToSql + Sync); 5] = [&tree.0, &ns, &most, &scope.metadata, &ids];
-    let statement = prepare(db, PAGE_OF).await?;
-    Ok(page_in(&db.query(&statement, &params).await?, scope)?)
+    rows_in(db, PAGE_OF, &params, scope).await
+}
+
+async fn rows_in(
+    db: &Object,
+    sql: &'static str,
+    params: &[&(dyn ToSql + Sync)],
+    scope: PageScope,
+) -> Result<Page> {
+    let statement = prepare(db, sql).await?;
+    let rows = db.query(&statement, params).await?;
+    fail_point!(async "checkpoints::page");
+    Ok(page_in(&rows, scope)?)
 }
 
 fn page_in(rows: &[Row], scope: PageScope) -> Result<Page, Error> {

@@ -16,6 +16,7 @@ use crate::{
         CheckpointRow, List, Page, PageScope, Result, SizedCheckpoint, Source, StoredRows, Version,
         chain_sizes::ChainSizes, frame,
     },
+    fail_point,
     id::{CheckpointId, TreeId},
     storage::sqlite::columns::{id, id_if, parsed},
 };
@@ -156,6 +157,7 @@ impl<'a> Pager<'a> {
     }
 
     fn finish(self) -> Result<Page> {
+        fail_point!("checkpoints::page");
         if !self.is_whole() {
             return Ok(Page::Sizes(self.sizes));
         }

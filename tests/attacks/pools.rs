@@ -1,0 +1,190 @@
+//! Slow reads that take every connection there is for reads: runs commit all the same, and no process looks dead.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use test_support::client::Client;
+use test_support::on_both_storages;
+use test_support::place::Place;
+use test_support::server::{Server, Setup};
+use test_support::tables;
+use test_support::talk::ok;
+
+use crate::siege::{MIB, Memory, Waits, rounds};
+
+on_both_storages!(slow_reads_that_take_every_connection_delay_no_commit_of_a_run);
+
+/// For so long a read of states holds its connection.
+const HOLD: Duration = Duration::from_millis(200);
+
+/// A run of as many supersteps, each of which is stored before the next begins.
+fn supersteps(count: usize) -> Value {
+    json!({
+        "assistant_id": "loop",
+        "input": {"target": count},
+        "config": {"recursion_limit": count + 1},
+        "durability": "sync",
+        "stream_mode": "updates",
+        "on_disconnect": "cancel",
+    })
+}
+
+/// A thread with a history of a few states.
+fn thread_of_states(client: &Client) -> String {
+    let thread = client.thread();
+    client.run(&thread, &supersteps(1));
+    for at in 0..20 {
+        let edit = json!({"values": {"note": format!("{at:06}").repeat(1_000)}});
+        ok(client.post(&format!("/threads/{thread}/state"), &edit), 200);
+    }
+    thread
+}
+
+/// How long each superstep took of runs that a client follows, one after another, until `work` is done; and what came
+/// of that.
+fn commits<T>(client: &Client, work: impl FnOnce() -> T) -> (Waits, T) {
+    let done = AtomicBool::new(false);
+    // There may not be more in one run.
+    let open = || client.open_stream(&client.thread(), &supersteps(9_000));
+    let mut stream = open();
+    stream.event_named("updates");
+    std::thread::scope(|scope| {
+        let followed = scope.spawn(|| {
+            let (mut waits, mut last) = (vec![], Instant::now());
+            while !done.load(Ordering::Relaxed) {
+                match stream.event() {
+                    Some(event) if event.name == "updates" => waits.push(last.elapsed()),
+                    Some(_) => {}
+                    None => stream = open(),
+                }
+                last = Instant::now();
+            }
+            waits.into_iter().collect()
+        });
+        let came = work();
+        done.store(true, Ordering::Relaxed);
+        (followed.join().unwrap(), came)
+    })
+}
+
+/// Reads a history again and again until it is `done`; how many answers had which status.
+fn read(client: &Client, thread: &str, done: &AtomicBool) -> BTreeMap<u16, usize> {
+    let mut statuses = BTreeMap::new();
+    while !done.load(Ordering::Relaxed) {
+        let path = format!("/threads/{thread}/history");
+        let answer = client.post(&path, &json!({"limit": 1000}));
+        *statuses.entry(answer.status).or_default() += 1;
+        if answer.status != 200 {
+            assert!(matches!(answer.status, 429 | 503), "{}", answer.text());
+            // A client does what it is told.
+            assert_eq!(answer.header("retry-after"), Some("1"));
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+    statuses
+}
+
+/// Lets so many readers, shared out among these clients, read while `work` goes on.
+fn beside<T>(
+    readers: usize,
+    clients: &[(Client, String)],
+    work: impl FnOnce() -> T,
+) -> (BTreeMap<u16, usize>, T) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = |(client, thread): &'_ (Client, String)| {
+            let (client, thread, done) = (client.clone(), thread.clone(), &done);
+            scope.spawn(move || read(&client, &thread, done))
+        };
+        let all: Vec<_> = clients.iter().cycle().take(readers).map(reader).collect();
+        let came = work();
+        done.store(true, Ordering::Relaxed);
+        let mut statuses = BTreeMap::new();
+        for (status, count) in all.into_iter().flat_map(|one| one.join().unwrap()) {
+            *statuses.entry(status).or_default() += count;
+        }
+        (statuses, came)
+    })
+}
+
+/// How many reads of states have begun.
+fn reads(server: &Server) -> usize {
+    server.output().matches("a fail point was reached").count()
+}
+
+fn slow_reads_that_take_every_connection_delay_no_commit_of_a_run(place: &Place) {
+    let setup = Setup::example("bench_server")
+        .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b,eve=key-e")
+        .env("BACKSTITCH_LEASE", "2");
+    let mut server = place.start(setup);
+    let keys = ["key-a", "key-b"];
+    let threads = keys.map(|key| thread_of_states(&Client::of(&server).with_key(key)));
+    let hold = format!("checkpoints::page=sleep({})", HOLD.as_millis());
+    server.restart_with("FAILPOINTS", &hold);
+    // Somebody who would take over the runs of a process that looks dead.
+    let watching = place.is_postgres().then(|| server.replica());
+    let client = |key: &str| Client::of(&server).with_key(key);
+    let slow: Vec<(Client, String)> = keys.map(client).into_iter().zip(threads).collect();
+    let eve = client("key-e");
+    // The connections for reads, of the twenty of the usual settings, and the threads that read SQLite.
+    let connections = if place.is_postgres() { 8 } else { 3 };
+    let readers = 50 * rounds();
+    // The short form runs beside other tests.
+    let (time, most) = if rounds() < 10 {
+        (Duration::from_secs(3), Duration::from_secs(5))
+    } else {
+        (Duration::from_secs(15), Duration::from_millis(250))
+    };
+    let (quiet, ()) = commits(&eve, || std::thread::sleep(time / 3));
+    println!("alone 99 of 100 commits take {:?}", quiet.p99());
+    let memory = Memory::of(&server);
+    for principals in 1..=slow.len() {
+        let (statuses, (commits, (requests, busy))) = beside(readers, &slow[..principals], || {
+            commits(&eve, || {
+                let (begin, before) = (Instant::now(), reads(&server));
+                let mut requests = vec![];
+                while begin.elapsed() < time {
+                    requests.push(Waits::of(&eve, 1).longest());
+                }
+                let held = HOLD * u32::try_from(reads(&server) - before).unwrap();
+                let busy = held.as_secs_f64() / begin.elapsed().as_secs_f64();
+                (requests.into_iter().collect::<Waits>(), busy)
+            })
+        });
+        println!(
+            "{readers} readers of {principals} principals hold {busy:.1} of {connections} connections: {statuses:?}; \
+             99 of 100 of {} commits take {:?}, all {:?}; 99 of 100 of {} requests of another {:?}",
+            commits.count(),
+            commits.p99(),
+            commits.longest(),
+            requests.count(),
+            requests.p99(),
+        );
+        assert!(commits.p99() < most, "{:?}", commits.p99());
+        assert!(
+            requests.p99() < Duration::from_secs(5),
+            "{:?}",
+            requests.p99()
+        );
+        // One has its share, and two have all there is.
+        let share = f64::from(connections) * if principals == 1 { 0.5 } else { 1.0 };
+        assert!(busy > share / 2.0, "the reads held {busy:.1} connections");
+    }
+    let attempts = "SELECT CAST(max(attempt) AS text) FROM runs";
+    assert_eq!(
+        tables::rows(place, &server, attempts)[0][0].as_deref(),
+        Some("1")
+    );
+    for process in watching.iter().chain([&server]) {
+        for lost in [
+            "the lease could not be renewed",
+            "the storage was lost",
+            "took over runs",
+        ] {
+            assert!(!process.output().contains(lost), "{lost}");
+        }
+    }
+    memory.held("slow reads", 256 * MIB);
+}
