@@ -19,6 +19,10 @@ on_both_storages!(slow_reads_that_take_every_connection_delay_no_commit_of_a_run
 /// For so long a read of states holds its connection.
 const HOLD: Duration = Duration::from_millis(200);
 
+/// So long a reader waits for an answer: what it waits for has a share of the connections, and each of its reads waits
+/// for that anew.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A run of as many supersteps, each of which is stored before the next begins.
 fn supersteps(count: usize) -> Value {
     json!({
@@ -69,13 +73,35 @@ fn commits<T>(client: &Client, work: impl FnOnce() -> T) -> (Waits, T) {
     })
 }
 
-/// Reads a history again and again until it is `done`; how many answers had which status.
-fn read(client: &Client, thread: &str, done: &AtomicBool) -> BTreeMap<u16, usize> {
-    let mut statuses = BTreeMap::new();
+/// What readers were answered.
+#[derive(Debug, Default)]
+struct Answers {
+    /// How many had which status.
+    statuses: BTreeMap<u16, usize>,
+    /// How often a reader left before its answer came.
+    left: usize,
+}
+
+impl Answers {
+    fn and(mut self, other: Self) -> Self {
+        for (status, count) in other.statuses {
+            *self.statuses.entry(status).or_default() += count;
+        }
+        self.left += other.left;
+        self
+    }
+}
+
+/// Reads a history again and again until it is `done`.
+fn read(client: &Client, thread: &str, done: &AtomicBool) -> Answers {
+    let mut answers = Answers::default();
     while !done.load(Ordering::Relaxed) {
         let path = format!("/threads/{thread}/history");
-        let answer = client.post(&path, &json!({"limit": 1000}));
-        *statuses.entry(answer.status).or_default() += 1;
+        let Some(answer) = client.post_within(PATIENCE, &path, &json!({"limit": 1000})) else {
+            answers.left += 1;
+            continue;
+        };
+        *answers.statuses.entry(answer.status).or_default() += 1;
         if answer.status != 200 {
             assert!(matches!(answer.status, 429 | 503), "{}", answer.text());
             // A client does what it is told.
@@ -83,7 +109,7 @@ fn read(client: &Client, thread: &str, done: &AtomicBool) -> BTreeMap<u16, usize
             std::thread::sleep(Duration::from_secs(1));
         }
     }
-    statuses
+    answers
 }
 
 /// Lets so many readers, shared out among these clients, read while `work` goes on.
@@ -91,7 +117,7 @@ fn beside<T>(
     readers: usize,
     clients: &[(Client, String)],
     work: impl FnOnce() -> T,
-) -> (BTreeMap<u16, usize>, T) {
+) -> (Answers, T) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let reader = |(client, thread): &'_ (Client, String)| {
@@ -101,11 +127,8 @@ fn beside<T>(
         let all: Vec<_> = clients.iter().cycle().take(readers).map(reader).collect();
         let came = work();
         done.store(true, Ordering::Relaxed);
-        let mut statuses = BTreeMap::new();
-        for (status, count) in all.into_iter().flat_map(|one| one.join().unwrap()) {
-            *statuses.entry(status).or_default() += count;
-        }
-        (statuses, came)
+        let all = all.into_iter().map(|one| one.join().unwrap());
+        (all.fold(Answers::default(), Answers::and), came)
     })
 }
 
@@ -141,7 +164,7 @@ fn slow_reads_that_take_every_connection_delay_no_commit_of_a_run(place: &Place)
     println!("alone 99 of 100 commits take {:?}", quiet.p99());
     let memory = Memory::of(&server);
     for principals in 1..=slow.len() {
-        let (statuses, (commits, (requests, busy))) = beside(readers, &slow[..principals], || {
+        let (answers, (commits, (requests, busy))) = beside(readers, &slow[..principals], || {
             commits(&eve, || {
                 let (begin, before) = (Instant::now(), reads(&server));
                 let mut requests = vec![];
@@ -154,7 +177,7 @@ fn slow_reads_that_take_every_connection_delay_no_commit_of_a_run(place: &Place)
             })
         });
         println!(
-            "{readers} readers of {principals} principals hold {busy:.1} of {connections} connections: {statuses:?}; \
+            "{readers} readers of {principals} principals hold {busy:.1} of {connections} connections: {answers:?}; \
              99 of 100 of {} commits take {:?}, all {:?}; 99 of 100 of {} requests of another {:?}",
             commits.count(),
             commits.p99(),

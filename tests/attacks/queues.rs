@@ -179,7 +179,7 @@ fn runs_created_at_the_same_moment_leave_slots_to_others(place: &Place) {
 }
 
 /// Queues a run on a thread of its own.
-pub fn begin(client: &Client, body: &serde_json::Value) -> (String, String) {
+fn begin(client: &Client, body: &serde_json::Value) -> (String, String) {
     let thread = client.thread();
     let run = background(client, &thread, body);
     (thread, run)

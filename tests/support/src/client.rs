@@ -123,17 +123,24 @@ impl Client {
 
     /// Any request, and its whole answer.
     pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-        let mut open = self.open(method, path, headers, body);
-        let body = open.rest();
-        Answer {
-            status: open.status,
-            headers: open.headers,
-            body,
-        }
+        self.open(method, path, headers, body).whole()
     }
 
     /// Any request; gives the head of its answer as soon as that is there.
     pub fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Open {
+        Open::read(self.begin(method, path, headers, body), method)
+    }
+
+    /// A POST of JSON, and its whole answer; none if that does not begin to come in time, when the client leaves.
+    pub fn post_within(&self, patience: Duration, path: &str, body: &Value) -> Option<Answer> {
+        let stream = self.begin("POST", path, &[], body.to_string().as_bytes());
+        stream.set_read_timeout(Some(patience)).unwrap();
+        stream.peek(&mut [0]).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Some(Open::read(stream, "POST").whole())
+    }
+
+    fn begin(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> TcpStream {
         let stream = self.connect();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -150,7 +157,7 @@ impl Client {
         request.extend_from_slice(body);
         // A server that refuses a body early may close before all of it was sent.
         (&stream).write_all(&request).ok();
-        Open::read(stream, method)
+        stream
     }
 
     /// Any request with a body, all of which is sent but the last byte. The server asks for the body
@@ -270,13 +277,7 @@ impl Held {
     /// Sends the last byte, and gives the whole answer.
     pub fn finish(mut self) -> Answer {
         self.reader.get_mut().write_all(&[self.last]).unwrap();
-        let mut open = Open::of(self.reader, &self.method);
-        let body = open.rest();
-        Answer {
-            status: open.status,
-            headers: open.headers,
-            body,
-        }
+        Open::of(self.reader, &self.method).whole()
     }
 }
 
@@ -341,6 +342,15 @@ impl Open {
                 left,
                 pending: Vec::new(),
             },
+        }
+    }
+
+    fn whole(mut self) -> Answer {
+        let body = self.rest();
+        Answer {
+            status: self.status,
+            headers: self.headers,
+            body,
         }
     }
 
