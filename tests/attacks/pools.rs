@@ -19,8 +19,8 @@ on_both_storages!(slow_reads_that_take_every_connection_delay_no_commit_of_a_run
 /// For so long a read of states holds its connection.
 const HOLD: Duration = Duration::from_millis(200);
 
-/// So long a reader waits for an answer: what it waits for has a share of the connections, and each of its reads waits
-/// for that anew.
+/// So long a reader waits for an answer. A request has several reads, each of which may wait ten seconds for the share
+/// of its principal.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A run of as many supersteps, each of which is stored before the next begins.
