@@ -35,6 +35,6 @@ pub use resolve::{Base, Resolved, resolve};
 pub use store::{
     read::Read,
     rows::Outcome,
-    threads::{Copied, IfExists, NewCopy, NewThread, Store, Thread},
+    threads::{Copied, IfExists, NewCopy, NewThread, Store, Thread, ThreadWithCheckpoint},
     tx::Tx,
 };

@@ -126,7 +126,7 @@ impl Service {
                     }
                 }
                 if let Some(last) = finished.last {
-                    self.shared.cache.insert(slot.tree, last);
+                    self.shared.cache.insert_end(at, last);
                 }
             }
             Err(failure) => {

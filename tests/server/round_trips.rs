@@ -215,6 +215,85 @@ fn runs_cost_little(setup: Setup, meter: &dyn Meter, bounds: &Bounds) {
     );
 }
 
+/// The state of a thread whose last run ended here is one statement: the level of the client on it, its row,
+/// that of the checkpoint and what is pending there. So is that of a checkpoint that was read before.
+fn a_hot_state_is_one_statement(setup: Setup, meter: &dyn Meter, most: f64) {
+    let server = setup.env("BACKSTITCH_API_KEYS", "ann=key-a").start();
+    let client = Client::of(&server).with_key("key-a");
+    let thread = client.thread();
+    let turn = json!({
+        "assistant_id": "chat",
+        "input": {"messages": [{"type": "human", "content": "hello"}]},
+    });
+    client.run(&thread, &turn);
+    client.run(&thread, &turn);
+    let (now, _) = costs(meter, || {
+        let state = client.state(&thread);
+        assert_eq!(state["values"]["messages"].as_array().unwrap().len(), 4);
+    });
+    let long = client.thread();
+    client.run(
+        &long,
+        &json!({"assistant_id": "loop", "input": {"count": 0, "target": 9}}),
+    );
+    let middle = client.history(&long)[4].clone();
+    let id = middle["checkpoint"]["checkpoint_id"].as_str().unwrap();
+    let path = format!("/threads/{long}/state/{id}");
+    let (then, _) = costs(meter, || {
+        let state = client.get(&path).json();
+        assert_eq!(state["values"], middle["values"]);
+    });
+    println!("a hot state: {now:.2} statements, one by its id: {then:.2}");
+    assert!(now <= most && then <= most, "{now:.2} and {then:.2}");
+}
+
+#[test]
+fn a_hot_state_is_one_statement_of_postgres() {
+    let cluster = Cluster::start();
+    let database = block_on(cluster.database());
+    let proxy = Proxy::before(&database);
+    let setup = Setup::example("bench_server").env("DATABASE_URL", proxy.url.clone());
+    a_hot_state_is_one_statement(setup, &OfPostgres { database, proxy }, 1.5);
+}
+
+#[test]
+fn a_hot_state_is_one_snapshot_of_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("statements");
+    let setup = Setup::example("bench_server").env("SQLITE_STATEMENTS", file.to_str().unwrap());
+    // The thread, the level, the checkpoint, the size and the rows of what is pending there, with a beginning and
+    // an end.
+    a_hot_state_is_one_statement(setup, &OfSqlite(file), 7.5);
+}
+
+#[test]
+fn a_warm_turn_reads_no_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("statements");
+    let setup = Setup::example("bench_server").env("SQLITE_STATEMENTS", file.to_str().unwrap());
+    let server = setup.start();
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let turn = json!({
+        "assistant_id": "chat",
+        "input": {"messages": [{"type": "human", "content": "hello"}]},
+    });
+    let reads = || {
+        let executed = std::fs::read_to_string(&file).unwrap();
+        let loads = |line: &&str| line.starts_with("[\"SELECT c.checkpoint_ns, c.checkpoint_id");
+        executed.lines().filter(loads).count()
+    };
+    client.run(&thread, &turn);
+    let before = reads();
+    for _ in 0..RUNS {
+        client.run(&thread, &turn);
+    }
+    let read = reads() - before;
+    println!("{read} checkpoints were read in {RUNS} turns");
+    // Tables are derived from the events meanwhile, which may read one in the middle of a run.
+    assert!(read < 5, "{read} in {RUNS} turns");
+}
+
 /// Bounds what a second costs in which nobody asks for anything: statements and writing transactions. Leases are
 /// renewed, and what nobody was notified of is looked for.
 fn an_idle_server_costs_little(setup: Setup, meter: &dyn Meter, bounds: (f64, f64)) {

@@ -8,14 +8,14 @@ use std::{
 use super::{Frame, StoredValue, json, newest, writes::decode_writes};
 use crate::{
     checkpoint::{
-        BlobRow, Checkpoint, CheckpointRow, Error, Pending, Stored, Version, WriteRow,
+        BlobRow, Checkpoint, CheckpointRow, Error, Pending, Stored, Version, Versions, WriteRow,
         codec::{
             self,
             envelope::{self, Updated},
         },
         delta,
     },
-    id::BranchId,
+    id::{BranchId, TaskId},
     value::Value,
 };
 
@@ -77,19 +77,47 @@ pub fn decode_row(
         Updated::Unknown => None,
         Updated::Names(names) => Some(names),
     };
+    let content = Content {
+        values,
+        versions,
+        consumed: envelope.consumed.into_owned(),
+        updated,
+        task: envelope.task,
+    };
+    let checkpoint = checkpoint_of(row, content)?;
+    let (writes, references) = decode_writes(writes)?;
+    Ok(Decoded {
+        checkpoint,
+        frame,
+        writes,
+        references,
+    })
+}
+
+/// What a checkpoint stores besides the columns of its row.
+struct Content {
+    values: BTreeMap<Arc<str>, Value>,
+    versions: Versions,
+    consumed: BTreeMap<Arc<str>, Versions>,
+    updated: Option<Vec<Arc<str>>>,
+    task: Option<TaskId>,
+}
+
+fn checkpoint_of(row: &CheckpointRow, content: Content) -> Result<Checkpoint, Error> {
     let metadata = Value::from_json_slice(row.metadata.as_bytes())
-        .map_err(|error| corrupt(format!("metadata: {error}")))?;
-    let checkpoint = Checkpoint {
+        .map_err(|error| Error::Corrupt(format!("checkpoint {}: metadata: {error}", row.id)))?;
+    let metadata = metadata.as_map().cloned().unwrap_or_default();
+    Ok(Checkpoint {
         id: row.id,
         parent: row.parent,
         step: row.step,
         source: row.source,
         created_at: row.created_at,
-        values,
-        versions,
-        consumed_versions: envelope.consumed.into_owned(),
-        updated,
-        metadata: metadata.as_map().cloned().unwrap_or_default(),
+        values: content.values,
+        versions: content.versions,
+        consumed_versions: content.consumed,
+        updated: content.updated,
+        metadata,
         run: row.run,
         thread: row.thread,
         branch: row.branch,
@@ -98,12 +126,28 @@ pub fn decode_row(
         last_node: row.last_node,
         event_number: row.event_number,
         run_supersteps: u32::try_from(row.run_supersteps).unwrap_or(0),
-        task: envelope.task,
+        task: content.task,
+    })
+}
+
+/// A copy of a decoded checkpoint as its row is now, which pruning changes, with the pending writes that
+/// are stored now. What it stores besides its row is never changed.
+///
+/// # Errors
+/// A row that this version cannot read.
+pub fn with_row(cached: &Decoded, stored: &Stored) -> Result<Decoded, Error> {
+    let known = &cached.checkpoint;
+    let content = Content {
+        values: known.values.clone(),
+        versions: known.versions.clone(),
+        consumed: known.consumed_versions.clone(),
+        updated: known.updated.clone(),
+        task: known.task,
     };
-    let (writes, references) = decode_writes(writes)?;
+    let (writes, references) = decode_writes(&stored.writes)?;
     Ok(Decoded {
-        checkpoint,
-        frame,
+        checkpoint: checkpoint_of(&stored.row, content)?,
+        frame: cached.frame.clone(),
         writes,
         references,
     })

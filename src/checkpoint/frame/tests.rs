@@ -10,7 +10,7 @@ use crate::{
     value::{Map, Value},
 };
 
-fn checkpoint(values: &[(&str, Value, u64)]) -> Checkpoint {
+pub(in crate::checkpoint) fn checkpoint(values: &[(&str, Value, u64)]) -> Checkpoint {
     let version = |counter| Version { counter, salt: 7 };
     Checkpoint {
         id: CheckpointId::mint(0, []),

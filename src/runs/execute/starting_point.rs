@@ -1,5 +1,5 @@
-//! The starting point of a claimed run: loads the base checkpoint, and decides whether this attempt
-//! continues an earlier one.
+//! The starting point of a claimed run: loads the base checkpoint, unless the run before it on the branch has
+//! left it in memory, and decides whether this attempt continues an earlier one.
 
 use std::sync::Arc;
 
@@ -43,6 +43,7 @@ impl Service {
         };
         let at_base = attempt != Attempt::FromOwnCheckpoint;
         let address = run.address.filter(|_| at_base);
+        let is_at_head = address.is_none() || address == slot.head;
         let mut memory = None;
         let mut base = match address.or(slot.head) {
             Some(id) => {
@@ -51,13 +52,21 @@ impl Service {
                     payer: identity::principal(&kwargs.config),
                     cancel: &handle.cancel,
                 };
-                let (state, reserved) = self.load(slot, id, &room).await?;
+                let known = if is_at_head {
+                    self.shared.cache.claimed_head(slot)
+                } else {
+                    None
+                };
+                let (state, reserved) = match known {
+                    Some(known) => ((*known).clone(), room.wait_for(&known).await),
+                    None => self.load(slot, id, &room).await?,
+                };
                 memory = reserved;
                 Some(state)
             }
             None => None,
         };
-        if address.is_none() || address == slot.head {
+        if is_at_head {
             // Open interrupts of other branches at this checkpoint are not this one's.
             if let Some(base) = &mut base {
                 base.writes.retain(|(branch, _)| *branch == slot.branch);
@@ -122,10 +131,7 @@ impl Service {
         };
         let mut reserved = None;
         let decoded = if let Some(cached) = self.shared.cache.get(slot.tree, id) {
-            let bytes = cached.weight() as u64;
-            if bytes > BATCH_BYTES {
-                reserved = room.wait(bytes / IN_MEMORY).await;
-            }
+            reserved = room.wait_for(&cached).await;
             let stored = saver.load(full(false)).await?;
             frame::with_writes(&cached, &stored.ok_or(Error::NoCheckpoint(id))?)?
         } else {
@@ -153,6 +159,16 @@ struct Room<'a> {
 }
 
 impl Room<'_> {
+    /// [`wait`](Self::wait) for a state that is in memory already; a small one takes none.
+    async fn wait_for(&self, state: &Decoded) -> Option<Reservation> {
+        let bytes = state.weight() as u64;
+        if bytes > BATCH_BYTES {
+            self.wait(bytes / IN_MEMORY).await
+        } else {
+            None
+        }
+    }
+
     /// Waits for the memory of a state of which so many bytes are stored; none for a run that is
     /// cancelled meanwhile, which the engine ends before it does anything.
     async fn wait(&self, stored: u64) -> Option<Reservation> {

@@ -46,7 +46,7 @@ pub(super) use self::{
     blobs::blobs,
     flush::flush,
     list::list,
-    load::load,
+    load::{Names, load, row_named, writes_of},
     page::{page, page_of},
 };
 

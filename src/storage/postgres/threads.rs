@@ -25,6 +25,7 @@ mod narrow;
 pub(super) mod prune;
 pub(super) mod rows;
 mod search;
+mod with_checkpoint;
 
 pub(super) use copy::copy_thread;
 pub(super) use create::create_thread;
@@ -32,6 +33,7 @@ pub(super) use delete::{delete_thread, delete_tree};
 pub(super) use expiry::{expiry, take_expired};
 pub(super) use prune::prune_thread;
 pub(super) use search::{count, search};
+pub(super) use with_checkpoint::thread_with_checkpoint;
 
 const PATCH: &str = "
 UPDATE threads SET metadata = metadata || $2, updated_at = now() WHERE thread_id = $1 AND deleted_at IS NULL";
@@ -140,4 +142,4 @@ pub(super) async fn record_outcome(
     Ok(())
 }
 
-statements!(PATCH, SLOT, TAKE, RECORD_OUTCOME; blobs, copy, create, delete, event_facts, expiry, narrow, prune, rows, search);
+statements!(PATCH, SLOT, TAKE, RECORD_OUTCOME; blobs, copy, create, delete, event_facts, expiry, narrow, prune, rows, search, with_checkpoint);

@@ -28,7 +28,7 @@ pub(super) use self::{
     commit::commit_all,
     flush::flush,
     list::list,
-    load::load,
+    load::{load, without_values},
     page::{page, page_of},
 };
 

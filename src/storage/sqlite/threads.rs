@@ -23,6 +23,7 @@ pub(super) mod prune;
 mod rows;
 mod search;
 pub(super) mod slots;
+mod with_checkpoint;
 
 pub(super) use copy::copy_thread;
 pub(super) use create::create_thread;
@@ -31,6 +32,7 @@ pub(super) use expiry::{expiry, take_expired};
 pub(super) use prune::prune_thread;
 pub(super) use rows::thread;
 pub(super) use search::{count, search};
+pub(super) use with_checkpoint::thread_with_checkpoint;
 
 pub(super) fn patch_thread(
     db: &Connection,

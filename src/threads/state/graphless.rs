@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{json, read::empty, select::Selection};
 use crate::{
-    checkpoint::frame::Decoded,
+    checkpoint::{Stored, frame::Decoded},
     engine::{
         snapshot::{Snapshot, snapshot},
         topology::Topology,
@@ -39,9 +39,10 @@ impl Service {
         thread: &Thread,
         at: &Address,
         selection: &Selection,
+        read: Option<Stored>,
     ) -> Result<Value> {
         let found = if at.ns.is_empty() {
-            self.load_selected(thread, &at.ns, selection).await?
+            self.load_selected(thread, &at.ns, selection, read).await?
         } else {
             None
         };

@@ -21,14 +21,14 @@ impl Service {
     /// # Errors
     /// No such thread, stored values that do not fit the graph, or the storage failed.
     pub async fn state(&self, id: ThreadId, at: &Address, subgraphs: bool) -> Result<Value> {
-        let thread = self.row(id).await?;
+        let (thread, read) = self.row_for_state(id, at).await?;
         let selection = self.select(&thread, at).await?;
         let graph = self
             .shared
             .readable_graph_of(id, &thread.metadata, None)
             .await?;
         let Some(registered) = graph else {
-            return self.graphless_state(&thread, at, &selection).await;
+            return self.graphless_state(&thread, at, &selection, read).await;
         };
         let (graph, topology) = if at.ns.is_empty() {
             (registered.graph.clone(), registered.topology.clone())
@@ -38,8 +38,10 @@ impl Service {
             };
             (graph.clone(), Arc::new(Topology::new(graph)))
         };
-        let Some((decoded, _memory)) = self.load_selected(&thread, &at.ns, &selection).await?
-        else {
+        let loaded = self
+            .load_selected(&thread, &at.ns, &selection, read)
+            .await?;
+        let Some((decoded, _memory)) = loaded else {
             return Ok(empty(id, at));
         };
         let reader = StateReader {
@@ -48,6 +50,7 @@ impl Service {
             rules: Rules::Server,
         };
         let inside = subgraphs.then(|| {
+            self.access.record_shown(id);
             let first = decoded.writes.first().map(|(branch, _)| *branch);
             let branch = selection.owner.or(first).unwrap_or(thread.active_branch);
             reader.inside(&decoded, branch)

@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use crate::{
     budget::Reservation,
-    checkpoint::{At, Query, frame::Decoded},
-    id::BranchId,
-    runs::request::Address,
-    threads::{Result, Service},
+    checkpoint::{
+        At, Query, Stored,
+        frame::{self, Decoded},
+    },
+    id::{BranchId, ThreadId},
+    runs::{listing::IN_MEMORY, request::Address},
+    threads::{Error, Result, Service},
     tree::{
         self, Thread,
         load::{self, keep_own_writes},
@@ -81,17 +84,54 @@ impl Service {
         })
     }
 
+    /// The row of a thread whose state is to be shown, and with it the checkpoint that `at` addresses, without its
+    /// values, if that is the head or a checkpoint of the root graph by its id.
+    ///
+    /// # Errors
+    /// As [`row`](Self::row).
+    pub(super) async fn row_for_state(
+        &self,
+        id: ThreadId,
+        at: &Address,
+    ) -> Result<(Thread, Option<Stored>)> {
+        if at.tree_address.is_some() || !at.ns.is_empty() {
+            return Ok((self.row(id).await?, None));
+        }
+        let principal = self.access.principal().cloned();
+        let tree = &self.shared.parts.tree;
+        let found = tree.thread_with_checkpoint(id, principal, at.checkpoint);
+        let found = found.await?;
+        let level = found.as_ref().and_then(|found| found.level);
+        self.access.check_with_read(id, level)?;
+        let found = found.ok_or(Error::NoThread(id))?;
+        Ok((found.thread, found.checkpoint))
+    }
+
     /// Loads the selected checkpoint with the pending writes that count, and the memory of a large one;
-    /// `None` also for one that is not visible in the thread.
+    /// `None` also for one that is not visible in the thread. `read` is the checkpoint without its values, if it was
+    /// read already: nothing more is read of one whose values are in memory.
     pub(super) async fn load_selected(
         &self,
         thread: &Thread,
         ns: &Arc<str>,
         selection: &Selection,
+        read: Option<Stored>,
     ) -> Result<Option<(Decoded, Option<Reservation>)>> {
         let Some(at) = selection.at.clone() else {
             return Ok(None);
         };
+        if let Some(read) = read
+            && let Some(known) = self.shared.cache.get(thread.tree, read.row.id)
+        {
+            let memory = self.reserve(known.weight() as u64 / IN_MEMORY)?;
+            let decoded = frame::with_row(&known, &read)?;
+            // They were written before what refers to them.
+            let saver = &self.shared.parts.saver;
+            let decoded = load::resolve_references(saver, thread.tree, ns, decoded).await?;
+            let visible = self.if_visible(thread, ns, selection, decoded).await?;
+            return Ok(visible.map(|decoded| (decoded, memory)));
+        }
+        self.access.record_shown(thread.id);
         let saver = &self.shared.parts.saver;
         let known = match at {
             At::Id(id) => Some(id),
@@ -106,14 +146,29 @@ impl Service {
             values: true,
         };
         let reserve = |stored| self.reserve(stored);
-        let Some((mut decoded, memory)) =
-            load::reserved_checkpoint(saver, query, known, reserve).await?
-        else {
+        let loaded = load::reserved_checkpoint(saver, query, known, reserve).await?;
+        let Some((decoded, memory)) = loaded else {
             return Ok(None);
         };
+        if memory.is_none() && ns.is_empty() {
+            self.shared.cache.insert(thread.tree, decoded.clone());
+        }
+        let visible = self.if_visible(thread, ns, selection, decoded).await?;
+        Ok(visible.map(|decoded| (decoded, memory.flatten())))
+    }
+
+    /// A checkpoint with the pending writes that count; `None` for one that is not visible in the thread.
+    async fn if_visible(
+        &self,
+        thread: &Thread,
+        ns: &str,
+        selection: &Selection,
+        mut decoded: Decoded,
+    ) -> Result<Option<Decoded>> {
         let checkpoint = &decoded.checkpoint;
         if selection.owner.is_none() && checkpoint.thread != thread.id {
             let root = checkpoint.root.unwrap_or(checkpoint.id);
+            self.access.record_shown(thread.id);
             let mut reader = self.shared.parts.tree.reader().await?;
             if !reader.visible(thread.tree, thread.id, root).await? {
                 return Ok(None);
@@ -126,6 +181,6 @@ impl Service {
                 selection.owner.unwrap_or(thread.active_branch),
             ),
         }
-        Ok(Some((decoded, memory.flatten())))
+        Ok(Some(decoded))
     }
 }

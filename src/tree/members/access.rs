@@ -165,13 +165,23 @@ impl Access {
     /// # Errors
     /// It is none, or too low.
     pub fn check(&self, thread: ThreadId, level: Option<Level>) -> Result<(), Denied> {
+        self.check_with_read(thread, level)?;
+        self.record_shown(thread);
+        Ok(())
+    }
+
+    /// The same where the level is as of the moment of all that was read: that need not be confirmed. Whoever
+    /// reads more of the thread records it as shown.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn check_with_read(&self, thread: ThreadId, level: Option<Level>) -> Result<(), Denied> {
         let Some(client) = &self.client else {
             return Ok(());
         };
         let needed = self.needed();
         if level >= Some(needed) {
             self.record_grant(thread);
-            self.record_shown(thread);
             return Ok(());
         }
         client.outcomes.lock().refused = true;

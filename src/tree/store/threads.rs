@@ -10,7 +10,7 @@ use super::{
     tx::Tx,
 };
 use crate::{
-    checkpoint::{Error, Slot},
+    checkpoint::{Error, Slot, Stored},
     id::{BranchId, CheckpointId, ThreadId, TreeId},
     time::Timestamp,
     tree::{
@@ -54,6 +54,18 @@ pub struct Thread {
     pub error: Option<Value>,
     /// A run is pending or running in the active branch's slot.
     pub busy: bool,
+}
+
+/// A thread with one of its checkpoints, as of one moment.
+#[derive(Clone, Debug)]
+pub struct ThreadWithCheckpoint {
+    /// The thread.
+    pub thread: Thread,
+    /// The level of the principal that was named.
+    pub level: Option<Level>,
+    /// The row of the checkpoint and what is pending at it, without the values that are rows of their own. `None` if
+    /// there is no such checkpoint in the tree, or if more is pending at it than is read at once.
+    pub checkpoint: Option<Stored>,
 }
 
 words! {
@@ -119,6 +131,15 @@ pub trait Store: Send + Sync + 'static {
 
     /// One thread.
     async fn thread(&self, id: ThreadId) -> Result<Option<Thread>, Error>;
+
+    /// One thread, the level of a principal on it (nobody's without one), and a checkpoint of its root graph: the one
+    /// with an id, or else the head of the active branch. All of it is read in one round trip, as of one moment.
+    async fn thread_with_checkpoint(
+        &self,
+        id: ThreadId,
+        principal: Option<Arc<str>>,
+        at: Option<CheckpointId>,
+    ) -> Result<Option<ThreadWithCheckpoint>, Error>;
 
     /// Merges `metadata` into the thread's (top level keys, later wins).
     async fn patch_thread(&self, id: ThreadId, metadata: Map) -> Result<Option<Thread>, Error>;

@@ -16,8 +16,28 @@ use crate::{
     },
 };
 
+/// How the columns of a checkpoint are called that rows of other tables have too.
+pub(in super::super) struct Names {
+    pub(in super::super) thread: &'static str,
+    pub(in super::super) branch: &'static str,
+    pub(in super::super) metadata: &'static str,
+    pub(in super::super) created_at: &'static str,
+}
+
+const NAMES: Names = Names {
+    thread: "thread_id",
+    branch: "branch_id",
+    metadata: "metadata",
+    created_at: "created_at",
+};
+
 /// A row of `checkpoints`.
 pub(super) fn row_of(row: &Row) -> Result<CheckpointRow, Error> {
+    row_named(row, &NAMES)
+}
+
+/// A row of `checkpoints` beside those of other tables.
+pub(in super::super) fn row_named(row: &Row, names: &Names) -> Result<CheckpointRow, Error> {
     let id = |name| column::<Option<Uuid>>(row, name);
     Ok(CheckpointRow {
         ns: unname(column(row, "checkpoint_ns")?),
@@ -25,8 +45,8 @@ pub(super) fn row_of(row: &Row) -> Result<CheckpointRow, Error> {
         parent: id("parent_checkpoint_id")?.map(CheckpointId),
         root: id("root_checkpoint_id")?.map(CheckpointId),
         depth: column(row, "depth")?,
-        thread: ThreadId(column(row, "thread_id")?),
-        branch: BranchId(column(row, "branch_id")?),
+        thread: ThreadId(column(row, names.thread)?),
+        branch: BranchId(column(row, names.branch)?),
         run: id("run_id")?.map(RunId),
         source: word(column(row, "source")?)?,
         step: column(row, "step")?,
@@ -34,8 +54,8 @@ pub(super) fn row_of(row: &Row) -> Result<CheckpointRow, Error> {
         event_number: column(row, "event_number")?,
         envelope: envelope(column(row, "checkpoint")?),
         blob_versions: column::<JsonText>(row, "blob_versions")?.0,
-        metadata: column::<JsonText>(row, "metadata")?.0,
-        created_at: column::<Time>(row, "created_at")?.0,
+        metadata: column::<JsonText>(row, names.metadata)?.0,
+        created_at: column::<Time>(row, names.created_at)?.0,
         run_supersteps: column(row, "run_supersteps")?,
     })
 }
@@ -52,7 +72,7 @@ fn envelope(bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// The aggregated writes at a checkpoint.
-pub(super) fn writes_of(row: &Row, at: &CheckpointRow) -> Result<Vec<WriteRow>, Error> {
+pub(in super::super) fn writes_of(row: &Row, at: &CheckpointRow) -> Result<Vec<WriteRow>, Error> {
     let Some(tasks) = column::<Option<Vec<Uuid>>>(row, "w_tasks")? else {
         return Ok(Vec::new());
     };

@@ -1,5 +1,6 @@
 //! Living threads, out of their rows and those of their active branches.
 
+use const_format::formatcp;
 use tokio_postgres::Row;
 
 use crate::{
@@ -13,13 +14,22 @@ use crate::{
     tree::Thread,
 };
 
-pub(super) const SELECT: &str = "
-SELECT t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, GREATEST(t.updated_at, b.updated_at) AS updated_at,
+/// The columns of a thread, of [`FROM`].
+pub(super) const THREAD: &str = "t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, GREATEST(t.updated_at, b.updated_at) AS updated_at,
        b.updated_at AS state_updated_at, b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, b.error,
        EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')
-                  AND COALESCE(r.branch_id, t.active_branch_id) = t.active_branch_id) AS busy
-  FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id
- WHERE t.thread_id = $1 AND t.deleted_at IS NULL";
+                  AND COALESCE(r.branch_id, t.active_branch_id) = t.active_branch_id) AS busy";
+
+/// Threads with their active branches.
+pub(super) const FROM: &str =
+    "FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id";
+
+pub(super) const SELECT: &str = formatcp!(
+    "
+SELECT {THREAD}
+  {FROM}
+ WHERE t.thread_id = $1 AND t.deleted_at IS NULL"
+);
 
 /// A slot out of a row that names its columns as `branches` does.
 pub(in super::super) fn slot_of(row: &Row) -> Result<Slot, Error> {
@@ -33,7 +43,7 @@ pub(in super::super) fn slot_of(row: &Row) -> Result<Slot, Error> {
     })
 }
 
-/// A thread, out of a row of [`SELECT`].
+/// A thread, out of a row with the columns of [`THREAD`].
 pub(super) fn thread_of(row: &Row) -> Result<Thread, Error> {
     let slot = slot_of(row)?;
     Ok(Thread {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
-use super::blobs::values_of;
+use super::{blobs::values_of, page::WRITTEN};
 use crate::{
     checkpoint::{At, CheckpointRow, Error, Query, Result, Source, Stored, WriteRow},
     id::{BranchId, CheckpointId, TreeId},
     storage::sqlite::columns::{id, id_if, parsed},
+    tree::load::AT_ONCE,
 };
 
 /// Reads a row of [`select`].
@@ -56,6 +57,26 @@ pub(super) fn stored(
     };
     let writes = writes_at(db, tree, &row.ns, row.id)?;
     Ok(Stored { row, blobs, writes })
+}
+
+/// A checkpoint of the root graph with its pending writes, unless those are more than is read at once.
+pub(in super::super) fn without_values(
+    db: &Connection,
+    tree: TreeId,
+    id: CheckpointId,
+) -> Result<Option<Stored>> {
+    let mut find = db.prepare_cached(BY_ID)?;
+    let row = find.query_row(params![tree, "", id], read_checkpoint);
+    let Some(row) = row.optional()? else {
+        return Ok(None);
+    };
+    let written: i64 = db
+        .prepare_cached(WRITTEN)?
+        .query_row(params![tree, "", id], |row| row.get(0))?;
+    if written.unsigned_abs() > AT_ONCE {
+        return Ok(None);
+    }
+    stored(db, tree, row, false).map(Some)
 }
 
 pub(super) const BY_ID: &str = select!(
