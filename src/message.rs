@@ -16,6 +16,7 @@ pub(crate) mod blocks;
 mod chunk;
 mod coerce;
 mod defaults;
+mod ids;
 mod merge;
 mod schema;
 mod sum;
@@ -29,7 +30,8 @@ pub(crate) use coerce::{coerce, is_id};
 #[cfg(test)]
 pub(crate) use defaults::chunk_with_defaults;
 pub(crate) use defaults::with_defaults;
-pub(crate) use merge::{add, mint_ids};
+pub(crate) use ids::Ids;
+pub(crate) use merge::{add, add_known, mint_ids};
 
 /// The id of a removal that removes every message before it.
 pub const REMOVE_ALL: &str = "__remove_all__";

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Error, Kind, Reducer, Shape, as_overwrite};
+use crate::message::{self, Ids};
 use crate::value::{MAX_DEPTH, Value};
 
 /// One channel: its kind and its content.
@@ -14,6 +15,8 @@ use crate::value::{MAX_DEPTH, Value};
 pub struct Channel {
     kind: Kind,
     content: Content,
+    /// The ids of the messages that are its value, if they are known.
+    ids: Option<Ids>,
 }
 
 /// The content of a channel, by kind.
@@ -49,6 +52,7 @@ impl Channel {
         Channel {
             kind: kind.clone(),
             content,
+            ids: None,
         }
     }
 
@@ -96,6 +100,16 @@ impl Channel {
         &self.kind
     }
 
+    /// The ids of the messages that are its value, if they are known.
+    pub fn message_ids(&self) -> Option<&Ids> {
+        self.ids.as_ref()
+    }
+
+    /// Tells the channel the ids of the messages that are its value.
+    pub fn know_message_ids(&mut self, ids: Ids) {
+        self.ids = Some(ids);
+    }
+
     /// Applies the writes of one superstep, in task order, and returns whether the channel changed.
     /// No writes mean that a superstep passed.
     ///
@@ -110,7 +124,9 @@ impl Channel {
             (Kind::Untracked { guard }, Content::One(value)) => one(value, writes, *guard, false),
             (Kind::Any, Content::One(value)) => one(value, writes, false, true),
             (Kind::Ephemeral { guard }, Content::One(value)) => one(value, writes, *guard, true),
-            (Kind::Aggregate(reducer), Content::One(value)) => fold(reducer, value, writes),
+            (Kind::Aggregate(reducer), Content::One(value)) => {
+                fold(reducer, value, writes, &mut self.ids)
+            }
             (Kind::Topic { accumulate }, Content::Items(items)) => {
                 Ok(collect(*accumulate, items, writes))
             }
@@ -251,10 +267,17 @@ fn one(
     }
 }
 
-fn fold(reducer: &Reducer, stored: &mut Option<Value>, writes: &[Value]) -> Result<bool, Error> {
+/// `ids` are those of the messages that are stored, if they are known.
+fn fold(
+    reducer: &Reducer,
+    stored: &mut Option<Value>,
+    writes: &[Value],
+    ids: &mut Option<Ids>,
+) -> Result<bool, Error> {
     let mut overwrites = writes.iter().filter_map(as_overwrite);
     if let Some(value) = overwrites.next() {
         *stored = Some(value.clone());
+        *ids = None;
         if overwrites.next().is_some() {
             return Err(Error::Overwrites);
         }
@@ -262,11 +285,15 @@ fn fold(reducer: &Reducer, stored: &mut Option<Value>, writes: &[Value]) -> Resu
     }
     // Moved out, so that the reducer owns the value and may change it in place.
     let mut value = stored.take().unwrap_or_else(|| reducer.initial().clone());
+    let mut add = |value, write: &Value| match reducer.shape() {
+        Shape::Messages => Ok(message::add_known(value, write, ids)?),
+        Shape::Plain | Shape::Append => reducer.fold(value, write),
+    };
     match joined_messages(reducer, writes) {
-        Some(all) => value = reducer.fold(value, &all)?,
+        Some(all) => value = add(value, &all)?,
         None => {
             for write in writes {
-                value = reducer.fold(value, write)?;
+                value = add(value, write)?;
             }
         }
     }

@@ -15,7 +15,7 @@ use super::{
     },
     delta,
 };
-use crate::{channel::Shape, value::Value};
+use crate::{channel::Shape, message::Ids, value::Value};
 
 mod decode;
 mod json;
@@ -48,6 +48,8 @@ struct StoredValue {
     chain_bytes: usize,
     /// Bytes of that full value.
     full_bytes: usize,
+    /// The ids of the messages that it is a list of, if they are known.
+    ids: Option<Ids>,
 }
 
 /// The items that a new delta appends: a task's write of the same items may refer to its blob.
@@ -73,6 +75,22 @@ impl Frame {
     pub fn stored(&self, channel: &str) -> Option<(Version, &Value)> {
         let stored = self.channels.get(channel)?;
         Some((stored.version, &stored.value))
+    }
+
+    /// Remembers the ids of the messages that are the value of a channel, if that is what is stored.
+    pub fn know_message_ids(&mut self, channel: &str, value: &Value, ids: &Ids) {
+        if let Some(stored) = self.channels.get_mut(channel)
+            && stored.value.is_identical(value)
+        {
+            stored.ids = Some(ids.clone());
+        }
+    }
+
+    /// The ids of the messages that are the value of a channel, if they are known.
+    pub fn message_ids(&self, channel: &str, value: &Value) -> Option<&Ids> {
+        let stored = self.channels.get(channel)?;
+        let ids = stored.ids.as_ref()?;
+        stored.value.is_identical(value).then_some(ids)
     }
 
     /// Encodes `checkpoint` on top of what is stored, and remembers its values as stored.
@@ -215,6 +233,7 @@ fn blob(
             value: value.clone(),
             chain_bytes: chain,
             full_bytes: base.full_bytes,
+            ids: None,
         };
         return (row, stored, appended);
     }
@@ -224,6 +243,7 @@ fn blob(
         value: value.clone(),
         chain_bytes: 0,
         full_bytes: bytes.len(),
+        ids: None,
     };
     let row = BlobRow {
         ns: ns.clone(),

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     channel::{Channel, Kind, Shape},
-    checkpoint::{Checkpoint, Versions},
+    checkpoint::{Checkpoint, Versions, frame::Frame},
     graph::{Compiled, Node},
     value::{Map, Value},
 };
@@ -79,6 +79,29 @@ impl Channels {
             consumed_versions: checkpoint.consumed_versions.clone(),
             unknown,
         })
+    }
+
+    /// Takes over what is known of the messages of a checkpoint, whose state this is.
+    pub fn know_message_ids(&mut self, frame: &Frame) {
+        for (name, channel) in &mut self.by_name {
+            if let Some(ids) = channel
+                .get()
+                .and_then(|value| frame.message_ids(name, value))
+            {
+                let ids = ids.clone();
+                channel.know_message_ids(ids);
+            }
+        }
+    }
+
+    /// The frame with what is known of the messages of this state.
+    pub fn with_message_ids(&self, mut frame: Frame) -> Frame {
+        for (name, channel) in &self.by_name {
+            if let (Some(value), Some(ids)) = (channel.get(), channel.message_ids()) {
+                frame.know_message_ids(name, value, ids);
+            }
+        }
+        frame
     }
 
     /// Stored form of every channel that has a value and was ever written.

@@ -103,6 +103,7 @@ impl Execution {
         };
         if let Some(base) = base {
             new.channels = Channels::restore(&new.topology, &base.checkpoint)?;
+            new.channels.know_message_ids(&base.frame);
             new.current = CurrentCheckpoint::of(&base.checkpoint);
             new.updated = updated_by(&base.checkpoint);
             new.frame = base.frame;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::coerce::{coerce, coerce_list, is_id, is_identified};
+use super::ids::Ids;
 use super::{Error, REMOVE_ALL};
 use crate::channel::{as_overwrite, overwrite};
 use crate::value::Value;
@@ -19,6 +20,19 @@ use crate::value::Value;
 /// # Errors
 /// A value that is no message, or a removal of an id that no message has.
 pub fn add(left: Value, right: &Value) -> Result<Value, Error> {
+    add_known(left, right, &mut None)
+}
+
+/// A shorter list is read each time.
+const LONG: usize = 64;
+
+/// [`add`] to a list whose ids are `known`, which is not read then. Afterwards those of the result are, if
+/// it is a long one that nothing was removed from.
+///
+/// # Errors
+/// As [`add`]; nothing is known then.
+pub fn add_known(left: Value, right: &Value, known: &mut Option<Ids>) -> Result<Value, Error> {
+    let ids = known.take();
     let right = identified(coerce_list(right)?)?;
     if let Some(marker) = right
         .iter()
@@ -36,16 +50,28 @@ pub fn add(left: Value, right: &Value) -> Result<Value, Error> {
     let Some(list) = left.make_list_mut() else {
         return Ok(left);
     };
-    // What is there was checked when it was written; an id too.
-    for message in list.iter_mut().filter(|m| !is_identified(m)) {
-        *message = identify(coerce(message)?);
+    let mut ids = ids.filter(|ids| ids.len() == list.len());
+    if ids.is_none() {
+        // What is there was checked when it was written; an id too.
+        for message in list.iter_mut().filter(|m| !is_identified(m)) {
+            *message = identify(coerce(message)?);
+        }
+        if list.len() >= LONG {
+            ids = Ids::of(list);
+        }
     }
-    merge(list, right)?;
+    let before = list.len();
+    let has_removed = merge(list, right, ids.as_ref())?;
+    *known = ids.filter(|_| !has_removed).and_then(|mut ids| {
+        let appended = list.get(before..).unwrap_or_default();
+        ids.append(appended).then_some(ids)
+    });
     Ok(left)
 }
 
-fn merge(list: &mut Vec<Value>, right: Vec<Value>) -> Result<(), Error> {
-    let mut positions = Positions::of(list, &right);
+/// Merges messages into a list, which is read unless its ids are known; whether any was removed.
+fn merge(list: &mut Vec<Value>, right: Vec<Value>, ids: Option<&Ids>) -> Result<bool, Error> {
+    let mut positions = Positions::of(list, &right, ids);
     // Removals only mark, since a later message may bring the id back.
     let mut removed: HashMap<usize, ()> = HashMap::new();
     for message in right {
@@ -68,7 +94,8 @@ fn merge(list: &mut Vec<Value>, right: Vec<Value>) -> Result<(), Error> {
             }
         }
     }
-    if !removed.is_empty() {
+    let has_removed = !removed.is_empty();
+    if has_removed {
         let mut at = 0;
         list.retain(|_| {
             let keep = !removed.contains_key(&at);
@@ -76,11 +103,11 @@ fn merge(list: &mut Vec<Value>, right: Vec<Value>) -> Result<(), Error> {
             keep
         });
     }
-    Ok(())
+    Ok(has_removed)
 }
 
-/// The position in the list of each id in `right`. Other ids are left out, so that a long history
-/// costs one comparison per message and no map of all its ids.
+/// The position in the list of each id in `right`. Other ids are left out, so that a history whose ids are not
+/// known costs one comparison per message.
 enum Positions {
     /// Of so few that comparing is faster than hashing.
     Few(Vec<(Arc<str>, Option<usize>)>),
@@ -91,15 +118,19 @@ impl Positions {
     /// Most ids that are compared one by one.
     const FEW: usize = 4;
 
-    fn of(list: &[Value], right: &[Value]) -> Self {
-        let ids = right
-            .iter()
-            .map(|message| (Arc::from(id_of(message)), None));
+    fn of(list: &[Value], right: &[Value], known: Option<&Ids>) -> Self {
+        let ids = right.iter().map(|message| {
+            let id = id_of(message);
+            (Arc::from(id), known.and_then(|known| known.find(id)))
+        });
         let mut positions = if right.len() <= Self::FEW {
             Self::Few(ids.collect())
         } else {
             Self::Many(ids.collect())
         };
+        if known.is_some() {
+            return positions;
+        }
         for (at, message) in list.iter().enumerate() {
             // The last of several with one id is the one that is replaced.
             if let Some(position) = positions.get_mut(id_of(message)) {

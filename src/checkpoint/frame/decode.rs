@@ -16,6 +16,7 @@ use crate::{
         delta,
     },
     id::{BranchId, TaskId},
+    message::Ids,
     value::Value,
 };
 
@@ -188,7 +189,11 @@ impl Decoded {
     /// About how many bytes it takes in memory.
     pub fn weight(&self) -> usize {
         let blobs = self.frame.channels.values();
-        let blobs: usize = blobs.map(|blob| blob.full_bytes + blob.chain_bytes).sum();
+        let bytes = |blob: &StoredValue| {
+            let ids = blob.ids.as_ref().map_or(0, Ids::len);
+            blob.full_bytes + blob.chain_bytes + 16 * ids
+        };
+        let blobs: usize = blobs.map(bytes).sum();
         1024 + 2 * blobs + 128 * self.checkpoint.versions.len()
     }
 }
@@ -231,6 +236,7 @@ impl<'a> Chains<'a> {
             value,
             chain_bytes: usize::try_from(top.chain_bytes).unwrap_or(0),
             full_bytes: row.bytes.len(),
+            ids: None,
         }))
     }
 

@@ -59,7 +59,7 @@ pub async fn finish(
         && execution.current.stored == Some(execution.current.id);
     let last = is_last.then(|| frame::Decoded {
         checkpoint: execution.checkpoint(execution.current.parent),
-        frame: execution.frame.clone(),
+        frame: execution.channels.with_message_ids(execution.frame.clone()),
         writes: vec![],
         references: vec![],
     });
