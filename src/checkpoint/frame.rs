@@ -25,7 +25,7 @@ mod writes;
 #[cfg(test)]
 pub(super) mod tests;
 
-pub use decode::{Chains, Decoded, decode, decode_row, with_row, with_writes};
+pub use decode::{Chains, Decoded, decode, decode_pending, decode_row, with_row, with_writes};
 pub use text::versions_of;
 use text::{fits_envelope, versions_text, without_nul};
 pub use writes::{encode_writes, references};

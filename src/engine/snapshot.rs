@@ -108,7 +108,7 @@ fn read(
         planned.iter().cloned().chain(handlers).collect::<Vec<_>>()
     });
     let state = match live {
-        Some(_) => present(topology, &began, finished.as_deref(), &pending)?,
+        Some(_) => present(topology, began, finished.as_deref(), &pending)?,
         None => began,
     };
     let live = live == Some(true);
@@ -159,11 +159,10 @@ fn as_requested(taken: &Value, input: &Value) -> Value {
 /// A state with the client's pending writes applied, and with those of finished tasks.
 fn present(
     topology: &Topology,
-    began: &Channels,
+    mut state: Channels,
     finished: Option<&[PlannedTask]>,
     pending: &PendingWrites,
 ) -> Result<Channels, Error> {
-    let mut state = began.clone();
     apply_client_writes(topology, &mut state, pending)?;
     if let Some(tasks) = finished {
         apply_finished(topology, &mut state, tasks, pending)?;

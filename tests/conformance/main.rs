@@ -61,6 +61,7 @@ macro_rules! backend {
                 writes_are_ordered_by_path_task_and_index
                 subgraph_state_is_looked_up_along_the_path
                 what_is_stored_of_a_thread_is_summed
+                a_page_has_everything_of_the_checkpoints_that_are_there
             );
             backend!(@room $open, expiry:
                 a_thread_expires_some_time_after_its_last_change

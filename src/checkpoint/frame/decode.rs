@@ -17,7 +17,7 @@ use crate::{
     },
     id::{BranchId, TaskId},
     message::Ids,
-    value::Value,
+    value::{Map, Value},
 };
 
 /// A stored checkpoint, decoded.
@@ -95,7 +95,22 @@ pub fn decode_row(
     })
 }
 
+/// The pending writes of a checkpoint, which belong to the columns of its row; nothing else of it is decoded.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_pending(row: &CheckpointRow, writes: &[WriteRow]) -> Result<Decoded, Error> {
+    let (writes, references) = decode_writes(writes)?;
+    Ok(Decoded {
+        checkpoint: checkpoint_with(row, Map::new(), Content::default()),
+        frame: Frame::default(),
+        writes,
+        references,
+    })
+}
+
 /// What a checkpoint stores besides the columns of its row.
+#[derive(Default)]
 struct Content {
     values: BTreeMap<Arc<str>, Value>,
     versions: Versions,
@@ -108,7 +123,11 @@ fn checkpoint_of(row: &CheckpointRow, content: Content) -> Result<Checkpoint, Er
     let metadata = Value::from_json_slice(row.metadata.as_bytes())
         .map_err(|error| Error::Corrupt(format!("checkpoint {}: metadata: {error}", row.id)))?;
     let metadata = metadata.as_map().cloned().unwrap_or_default();
-    Ok(Checkpoint {
+    Ok(checkpoint_with(row, metadata, content))
+}
+
+fn checkpoint_with(row: &CheckpointRow, metadata: Map, content: Content) -> Checkpoint {
+    Checkpoint {
         id: row.id,
         parent: row.parent,
         step: row.step,
@@ -128,7 +147,7 @@ fn checkpoint_of(row: &CheckpointRow, content: Content) -> Result<Checkpoint, Er
         event_number: row.event_number,
         run_supersteps: u32::try_from(row.run_supersteps).unwrap_or(0),
         task: content.task,
-    })
+    }
 }
 
 /// A copy of a decoded checkpoint as its row is now, which pruning changes, with the pending writes that
@@ -168,6 +187,9 @@ pub fn with_writes(cached: &Decoded, stored: &Stored) -> Result<Decoded, Error> 
     })
 }
 
+/// What the position of an id takes.
+const ID_BYTES: usize = 32;
+
 impl Decoded {
     /// Drops the pending writes that `retained` refuses, with their references.
     pub fn retain_writes(&mut self, mut retained: impl FnMut(BranchId, &Pending) -> bool) {
@@ -189,12 +211,15 @@ impl Decoded {
     /// About how many bytes it takes in memory.
     pub fn weight(&self) -> usize {
         let blobs = self.frame.channels.values();
-        let bytes = |blob: &StoredValue| {
-            let ids = blob.ids.as_ref().map_or(0, Ids::len);
-            blob.full_bytes + blob.chain_bytes + 16 * ids
-        };
-        let blobs: usize = blobs.map(bytes).sum();
-        1024 + 2 * blobs + 128 * self.checkpoint.versions.len()
+        let ids = blobs.map(|blob| blob.ids.as_ref().map_or(0, Ids::len));
+        let ids = ID_BYTES * ids.sum::<usize>();
+        1024 + 2 * self.stored_bytes() + ids + 128 * self.checkpoint.versions.len()
+    }
+
+    /// How many bytes are stored of its values that are rows of their own, with what they build on.
+    pub fn stored_bytes(&self) -> usize {
+        let blobs = self.frame.channels.values();
+        blobs.map(|blob| blob.full_bytes + blob.chain_bytes).sum()
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
         frame::{self, Decoded},
     },
     id::{BranchId, ThreadId},
-    runs::{listing::IN_MEMORY, request::Address},
+    runs::request::Address,
     threads::{Error, Result, Service},
     tree::{
         self, Thread,
@@ -123,7 +123,8 @@ impl Service {
         if let Some(read) = read
             && let Some(known) = self.shared.cache.get(thread.tree, read.row.id)
         {
-            let memory = self.reserve(known.weight() as u64 / IN_MEMORY)?;
+            // To show it takes as much as if it had been read.
+            let memory = self.reserve(known.stored_bytes() as u64)?;
             let decoded = frame::with_row(&known, &read)?;
             // They were written before what refers to them.
             let saver = &self.shared.parts.saver;

@@ -131,14 +131,13 @@ async fn read_batch(
     }
 }
 
-/// The checkpoints of a batch without values that are blobs, with the pending writes that each shows.
+/// The checkpoints of a batch without anything that they store, with the pending writes that each shows.
 fn pending_writes(thread: &Thread, batch: &[Listed], rows: &StoredRows) -> Result<Vec<Decoded>> {
-    let chains = Chains::new(&[]);
     let mut owners = batch.iter();
     let pending = rows.rows.iter().map(|(row, writes)| {
         // Both are in one order, and some checkpoints may be gone.
         let owner = owners.find(|listed| listed.id == row.id);
-        let mut decoded = frame::decode_row(row, writes, &chains)?;
+        let mut decoded = frame::decode_pending(row, writes)?;
         retain_writes(thread, &mut decoded, owner.and_then(|listed| listed.owner));
         Ok(decoded)
     });

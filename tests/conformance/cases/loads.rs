@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backstitch::{
-    checkpoint::{At, BlobRow, Query, Version, WriteRow},
+    checkpoint::{At, BlobRow, Page, PageScope, Query, Version, WriteRow},
     id::CheckpointId,
     tree::usage::{Amount, Usage},
 };
@@ -279,4 +279,54 @@ pub async fn what_is_stored_of_a_thread_is_summed(b: &Backend) {
     assert_eq!(usage(&empty).await, Usage::default());
     let elsewhere = b.trees.usage(slot.tree, unknown()).await.unwrap();
     assert_eq!(elsewhere, Usage::default());
+}
+
+pub async fn a_page_has_everything_of_the_checkpoints_that_are_there(b: &Backend) {
+    let (slot, ids) = chains(b).await;
+    let pending = vec![
+        result(ids[0], 1, b"one"),
+        result(ids[0], 2, b"two"),
+        result(ids[3], 1, b"of another"),
+        control(ids[4], 1, INTERRUPT, b"waits"),
+    ];
+    b.saver.flush(flush(&slot, pending)).await.unwrap();
+    let read = async |ids: Vec<CheckpointId>, most| {
+        let scope = PageScope {
+            most,
+            metadata: false,
+        };
+        let page = b.saver.page_of(slot.tree, "".into(), ids, scope);
+        page.await.unwrap()
+    };
+    // The first one is not there, nor is one between.
+    let wanted = vec![unknown(), ids[4], unknown(), ids[2], ids[0]];
+    let Page::Rows(page) = read(wanted.clone(), 1 << 20).await else {
+        panic!("it is small");
+    };
+    let found = page.rows.iter().map(|(row, _)| row.id);
+    assert!(found.eq([ids[4], ids[2], ids[0]]));
+    for (row, writes) in &page.rows {
+        let alone = b.by_id(&slot, row.id).await.unwrap();
+        let texts = |writes: &[WriteRow]| {
+            let text = |write: &WriteRow| (write.checkpoint, write.task, write.bytes.clone());
+            writes.iter().map(text).collect::<Vec<_>>()
+        };
+        assert_eq!(texts(writes), texts(&alone.writes));
+        assert!(
+            keys(&alone.blobs)
+                .iter()
+                .all(|key| keys(&page.blobs).contains(key))
+        );
+    }
+    assert_eq!(page.rows[2].1.len(), 2);
+    let Page::Sizes(sizes) = read(wanted, 0).await else {
+        panic!("nothing is small enough");
+    };
+    for size in &sizes {
+        let Page::Sizes(alone) = read(vec![size.id], 0).await else {
+            panic!("nothing is small enough");
+        };
+        assert_eq!((alone[0].id, alone[0].bytes), (size.id, size.bytes));
+    }
+    assert_eq!(sizes.len(), 3);
 }

@@ -73,6 +73,14 @@ fn envelope(bytes: Vec<u8>) -> Vec<u8> {
 
 /// The aggregated writes at a checkpoint.
 pub(in super::super) fn writes_of(row: &Row, at: &CheckpointRow) -> Result<Vec<WriteRow>, Error> {
+    aggregated_writes(row, |_| at)
+}
+
+/// The aggregated writes at several checkpoints; `at` returns the one of each.
+pub(super) fn aggregated_writes<'a>(
+    row: &Row,
+    at: impl Fn(usize) -> &'a CheckpointRow,
+) -> Result<Vec<WriteRow>, Error> {
     let Some(tasks) = column::<Option<Vec<Uuid>>>(row, "w_tasks")? else {
         return Ok(Vec::new());
     };
@@ -86,8 +94,8 @@ pub(in super::super) fn writes_of(row: &Row, at: &CheckpointRow) -> Result<Vec<W
         .into_iter()
         .enumerate()
         .map(|(index, bytes)| WriteRow {
-            ns: Arc::clone(&at.ns),
-            checkpoint: at.id,
+            ns: Arc::clone(&at(index).ns),
+            checkpoint: at(index).id,
             branch: BranchId(branches[index]),
             task: TaskId(tasks[index]),
             idx: idxs[index],

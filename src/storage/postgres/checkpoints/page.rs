@@ -1,7 +1,7 @@
 //! Pages of checkpoints: whole when they are small, else their sizes. Measuring reads no values:
 //! Postgres knows the length of one without fetching it.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use const_format::formatcp;
 use tokio_postgres::{Row, types::ToSql};
@@ -10,12 +10,12 @@ use uuid::Uuid;
 use super::{
     COLUMNS,
     blobs::blobs_of,
-    load::{row_of, writes_of},
+    load::{aggregated_writes, row_of},
 };
 use crate::{
     checkpoint::{
-        Error, List, Page, PageScope, SizedCheckpoint, Source, StoredRows, chain_sizes::ChainSizes,
-        filter::MetadataFilter, frame::versions_of,
+        CheckpointRow, Error, List, Page, PageScope, SizedCheckpoint, Source, StoredRows, WriteRow,
+        chain_sizes::ChainSizes, filter::MetadataFilter, frame::versions_of,
     },
     fail_point,
     id::{CheckpointId, RunId, TreeId},
@@ -27,6 +27,8 @@ use crate::{
 
 /// Completes `page`, checkpoints of the namespace `$2` numbered by `n`: with everything that is
 /// stored of them if that is at most `$3` bytes, else with sizes. `$4`: with metadata in any case.
+/// What is pending at all of them, and their values, come with the first row: to make arrays for
+/// each takes longer than all else.
 macro_rules! paged {
     ($page:expr) => {
         formatcp!(
@@ -42,30 +44,33 @@ chain AS (
    CROSS JOIN LATERAL (SELECT b.channel, b.version, b.base_version, octet_length(b.blob) AS bytes FROM checkpoint_blobs b
      WHERE b.tree_id = $1 AND b.checkpoint_ns = $2 AND b.channel = k.channel AND b.version = k.base_version LIMIT 1) b),
 sized AS (
-  SELECT p.n, octet_length(p.checkpoint) + pg_column_size(p.blob_versions) + octet_length(p.metadata) + COALESCE(s.bytes, 0) AS bytes FROM page p
-   CROSS JOIN LATERAL (SELECT sum(octet_length(s.writes)) AS bytes FROM checkpoint_writes s WHERE s.tree_id = $1
+  SELECT p.*, octet_length(p.checkpoint) + pg_column_size(p.blob_versions) + octet_length(p.metadata) + COALESCE(s.bytes, 0) AS bytes
+    FROM page p CROSS JOIN LATERAL (SELECT sum(octet_length(s.writes)) AS bytes FROM checkpoint_writes s WHERE s.tree_id = $1
      AND s.checkpoint_ns = $2 AND s.checkpoint_id = p.checkpoint_id) s),
-fit AS (SELECT COALESCE((SELECT sum(bytes) FROM chain), 0) + COALESCE((SELECT sum(bytes) FROM sized), 0) <= $3::bigint AS whole)
+fit AS MATERIALIZED (
+  SELECT COALESCE((SELECT sum(bytes) FROM chain), 0) + COALESCE((SELECT sum(bytes) FROM sized), 0) <= $3::bigint AS whole,
+         (SELECT min(p.n) FROM page p) AS first),
+w AS MATERIALIZED (
+  SELECT array_agg(s.n) AS w_rows, array_agg(s.branch_id) AS w_branches, array_agg(s.task_id) AS w_tasks, array_agg(s.idx) AS w_idxs,
+         array_agg(s.task_path) AS w_paths, array_agg(s.channel) AS w_channels, array_agg(s.type) AS w_types,
+         array_agg(s.writes) AS w_writes
+    FROM (SELECT p.n, s.* FROM fit f CROSS JOIN page p CROSS JOIN LATERAL (SELECT * FROM checkpoint_writes s WHERE s.tree_id = $1
+             AND s.checkpoint_ns = $2 AND s.checkpoint_id = p.checkpoint_id OFFSET 0) s
+           WHERE f.whole ORDER BY p.n, s.task_path, s.task_id, s.idx, s.branch_id) s),
+l AS MATERIALIZED (
+  SELECT array_agg(k.channel) AS l_channels, array_agg(k.version) AS l_versions, array_agg(k.base_version) AS l_bases,
+         array_agg(k.bytes) AS l_sizes FROM fit f CROSS JOIN chain k WHERE NOT f.whole),
+b AS MATERIALIZED (
+  SELECT array_agg(k.channel) AS b_channels, array_agg(k.version) AS b_versions, array_agg(k.base_version) AS b_bases,
+         array_agg(x.chain_bytes) AS b_chains, array_agg(x.type) AS b_types, array_agg(x.blob) AS b_blobs
+    FROM fit f CROSS JOIN chain k CROSS JOIN LATERAL (SELECT b.chain_bytes, b.type, b.blob FROM checkpoint_blobs b WHERE b.tree_id = $1
+     AND b.checkpoint_ns = $2 AND b.channel = k.channel AND b.version = k.version LIMIT 1) x
+   WHERE f.whole)
 SELECT p.checkpoint_ns, p.checkpoint_id, p.parent_checkpoint_id, p.root_checkpoint_id, p.depth, p.thread_id, p.branch_id,
-       p.run_id, p.source, p.step, p.last_node_id, p.event_number, p.created_at, p.run_supersteps, f.whole, z.bytes::bigint AS bytes,
+       p.run_id, p.source, p.step, p.last_node_id, p.event_number, p.created_at, p.run_supersteps, p.n, f.whole, p.bytes::bigint AS bytes,
        CASE WHEN f.whole THEN p.checkpoint END AS checkpoint, CASE WHEN f.whole OR $4 THEN p.metadata END AS metadata,
        p.blob_versions, w.*, l.*, b.*
-  FROM page p CROSS JOIN fit f JOIN sized z ON z.n = p.n
-  LEFT JOIN LATERAL (
-    SELECT array_agg(s.branch_id) AS w_branches, array_agg(s.task_id) AS w_tasks, array_agg(s.idx) AS w_idxs,
-           array_agg(s.task_path) AS w_paths, array_agg(s.channel) AS w_channels, array_agg(s.type) AS w_types,
-           array_agg(s.writes) AS w_writes
-      FROM (SELECT * FROM checkpoint_writes s WHERE f.whole AND s.tree_id = $1 AND s.checkpoint_ns = $2
-               AND s.checkpoint_id = p.checkpoint_id ORDER BY s.task_path, s.task_id, s.idx, s.branch_id) s) w ON true
-  LEFT JOIN LATERAL (
-    SELECT array_agg(k.channel) AS l_channels, array_agg(k.version) AS l_versions, array_agg(k.base_version) AS l_bases,
-           array_agg(k.bytes) AS l_sizes FROM chain k WHERE p.n = 1 AND NOT f.whole) l ON true
-  LEFT JOIN LATERAL (
-    SELECT array_agg(k.channel) AS b_channels, array_agg(k.version) AS b_versions, array_agg(k.base_version) AS b_bases,
-           array_agg(x.chain_bytes) AS b_chains, array_agg(x.type) AS b_types, array_agg(x.blob) AS b_blobs
-      FROM chain k CROSS JOIN LATERAL (SELECT b.chain_bytes, b.type, b.blob FROM checkpoint_blobs b WHERE b.tree_id = $1
-       AND b.checkpoint_ns = $2 AND b.channel = k.channel AND b.version = k.version LIMIT 1) x
-     WHERE p.n = 1 AND f.whole) b ON true
+  FROM fit f CROSS JOIN sized p LEFT JOIN w ON p.n = f.first LEFT JOIN l ON p.n = f.first LEFT JOIN b ON p.n = f.first
  ORDER BY p.n",
             page = $page
         )
@@ -154,12 +159,10 @@ fn page_in(rows: &[Row], scope: PageScope) -> Result<Page, Error> {
     };
     if column(first, "whole")? {
         let ns = unname(column(first, "checkpoint_ns")?);
-        let stored = rows.iter().map(|row| {
-            let stored = row_of(row)?;
-            Ok((stored.clone(), writes_of(row, &stored)?))
-        });
+        let read = |row| Ok((column(row, "n")?, row_of(row)?));
+        let read = rows.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
         return Ok(Page::Rows(StoredRows {
-            rows: stored.collect::<Result<_, Error>>()?,
+            rows: with_writes(first, read)?,
             blobs: blobs_of(first, |_| ns.clone())?,
         }));
     }
@@ -182,6 +185,28 @@ fn page_in(rows: &[Row], scope: PageScope) -> Result<Page, Error> {
         })
     });
     Ok(Page::Sizes(sizes.collect::<Result<_, Error>>()?))
+}
+
+/// The checkpoints of a page, each by its number, with what is pending at them.
+fn with_writes(
+    first: &Row,
+    rows: Vec<(i64, CheckpointRow)>,
+) -> Result<Vec<(CheckpointRow, Vec<WriteRow>)>, Error> {
+    let of: Option<Vec<i64>> = column(first, "w_rows")?;
+    let of = of.unwrap_or_default();
+    let numbers: HashMap<i64, usize> = rows.iter().map(|(n, _)| *n).zip(0..).collect();
+    let at = |index: usize| {
+        let row = of.get(index).and_then(|n| numbers.get(n)).copied();
+        &rows[row.unwrap_or(0)].1
+    };
+    let mut writes: Vec<Vec<WriteRow>> = vec![];
+    writes.resize_with(rows.len(), Vec::new);
+    for (write, n) in aggregated_writes(first, at)?.into_iter().zip(&of) {
+        if let Some(row) = numbers.get(n) {
+            writes[*row].push(write);
+        }
+    }
+    Ok(rows.into_iter().map(|(_, row)| row).zip(writes).collect())
 }
 
 /// The sizes of all values of a page, which come with its first row.
