@@ -24,6 +24,18 @@ const WHOLE_LIMIT: f64 = 14.5;
 /// Of twice as long a chat.
 const GROWTH_LIMIT: f64 = 2.1;
 
+/// The tables that grow with every turn.
+const LARGE: [&str; 8] = [
+    "checkpoints",
+    "checkpoint_blobs",
+    "checkpoint_writes",
+    "runs",
+    "events",
+    "message_nodes",
+    "search",
+    "thread_timeline",
+];
+
 /// Of a fork, and of a branch.
 const FORK_LIMIT: u64 = 4 * 1024;
 const BRANCH_LIMIT: u64 = 1024;
@@ -38,6 +50,7 @@ fn a_long_chat_takes_a_small_multiple_of_its_text(place: &Place) {
     let long = Sizes::settled(place, &server);
     short.print(200);
     long.print(400);
+    print_columns(place, &server, 400);
     for (turns, sizes) in [(200, &short), (400, &long)] {
         let state = sizes.state() as f64 / (turns * TURN) as f64;
         assert!(
@@ -205,6 +218,50 @@ impl Sizes {
     }
 }
 
+/// What each column of the largest tables takes, in bytes a turn.
+fn print_columns(place: &Place, server: &Server, turns: u64) {
+    let per_turn = |text: &str| text.parse::<f64>().unwrap() / turns as f64;
+    for table in LARGE {
+        let names = if place.is_postgres() {
+            format!(
+                "SELECT column_name::text FROM information_schema.columns \
+                 WHERE table_schema = 'public' AND table_name = '{table}' ORDER BY ordinal_position"
+            )
+        } else {
+            format!("SELECT name FROM pragma_table_info('{table}')")
+        };
+        let names = tables::rows(place, server, &names);
+        let names: Vec<String> = names.into_iter().flatten().flatten().collect();
+        let sum = |column: &String| {
+            let length = if place.is_postgres() {
+                format!("pg_column_size(\"{column}\")")
+            } else {
+                sqlite_length(column)
+            };
+            format!("CAST(COALESCE(sum({length}), 0) AS text)")
+        };
+        let sums: Vec<String> = names.iter().map(sum).collect();
+        let sums = format!(
+            "SELECT CAST(count(*) AS text), {} FROM {table}",
+            sums.join(", ")
+        );
+        let sums = tables::rows(place, server, &sums);
+        let mut sums = sums.into_iter().flatten().flatten();
+        println!("  {table}: {:.2} rows", per_turn(&sums.next().unwrap()));
+        for (name, sum) in names.iter().zip(sums).filter(|(_, sum)| sum != "0") {
+            println!("    {name:22} {:>7.1}", per_turn(&sum));
+        }
+    }
+}
+
+/// The length of a value of a column; an integer counts as eight bytes.
+fn sqlite_length(column: &str) -> String {
+    format!(
+        "CASE typeof(\"{column}\") WHEN 'null' THEN 0 WHEN 'integer' THEN 8 \
+         WHEN 'real' THEN 8 ELSE length(CAST(\"{column}\" AS BLOB)) END"
+    )
+}
+
 async fn postgres_tables(url: &str) -> BTreeMap<String, u64> {
     let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls)
         .await
@@ -221,7 +278,7 @@ async fn postgres_tables(url: &str) -> BTreeMap<String, u64> {
     sizes
 }
 
-/// The lengths of the values of all columns: an integer counts as eight bytes.
+/// The lengths of the values of all columns.
 fn sqlite_tables(folder: &std::path::Path) -> BTreeMap<String, u64> {
     let file = std::fs::read_dir(folder)
         .unwrap()
@@ -239,15 +296,7 @@ fn sqlite_tables(folder: &std::path::Path) -> BTreeMap<String, u64> {
     let mut sizes = BTreeMap::new();
     for table in list("SELECT name FROM sqlite_schema WHERE type = 'table'") {
         let columns = list(&format!("SELECT name FROM pragma_table_info('{table}')"));
-        let length: Vec<String> = columns
-            .iter()
-            .map(|column| {
-                format!(
-                    "CASE typeof(\"{column}\") WHEN 'null' THEN 0 WHEN 'integer' THEN 8 \
-                     WHEN 'real' THEN 8 ELSE length(CAST(\"{column}\" AS BLOB)) END"
-                )
-            })
-            .collect();
+        let length: Vec<String> = columns.iter().map(|column| sqlite_length(column)).collect();
         let sum = format!(
             "SELECT COALESCE(sum({}), 0) FROM \"{table}\"",
             length.join(" + ")
