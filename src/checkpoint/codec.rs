@@ -2,7 +2,7 @@
 //!
 //! Every stored value has a tag beside it. `bincode` is this program's own form: a format byte,
 //! then per value a kind byte and its content in bincode's standard configuration (variable-length
-//! integers, little endian). `json` is the readable form, `null` an empty one. Anything else is
+//! integers, little endian). Texts that are UUIDs or well-known words are stored as such. `json` is the readable form, `null` an empty one. Anything else is
 //! stored as an opaque value and never interpreted.
 
 use std::sync::Arc;
@@ -14,10 +14,12 @@ use bincode::enc::write::Writer;
 use bincode::enc::{Encode, Encoder};
 use bincode::error::{DecodeError, EncodeError};
 use bytes::Bytes;
+use uuid::Uuid;
 
 use crate::value::{self, JsonError, Map, Opaque, Value};
 
 pub(crate) mod envelope;
+mod words;
 
 /// Tag of this program's own binary form.
 pub const BINCODE: &str = "bincode";
@@ -26,8 +28,10 @@ pub const JSON: &str = "json";
 /// Tag of null, which has no bytes.
 pub const NULL: &str = "null";
 
-/// The version of the binary form, its first byte.
-const FORMAT: u8 = 1;
+/// The version of the binary form, its first byte. Its earlier version, 1, is read: it has maps
+/// with whole names, and texts that are stored as such.
+const FORMAT: u8 = 2;
+const OLDEST_FORMAT: u8 = 1;
 
 /// How many bytes a stored value may have: the most a Postgres field holds.
 pub const MAX_BYTES: usize = 1 << 30;
@@ -52,6 +56,14 @@ mod kind {
     pub(super) const LIST: u8 = 8;
     pub(super) const MAP: u8 = 9;
     pub(super) const OPAQUE: u8 = 10;
+    /// A text: a number of [`super::words`].
+    pub(super) const WORD: u8 = 11;
+    /// A text: the 16 bytes of a UUID, which it is in lower case and with hyphens.
+    pub(super) const UUID: u8 = 12;
+    /// A text: what follows on [`super::words::BRANCH`].
+    pub(super) const BRANCH: u8 = 13;
+    /// A map whose names are words or texts of their own.
+    pub(super) const FIELDS: u8 = 14;
 }
 
 /// Why stored bytes are not read.
@@ -59,7 +71,7 @@ mod kind {
 pub enum Error {
     /// Written by a later version of this program.
     #[error(
-        "binary value of format {0}; this version reads format {FORMAT}: is it older than the one that wrote?"
+        "binary value of format {0}; this version reads formats up to {FORMAT}: is it older than the one that wrote?"
     )]
     Format(u8),
     /// Cut off, damaged, or nested too deeply.
@@ -160,7 +172,7 @@ fn decode_binary(bytes: &[u8]) -> Result<Value, Error> {
     let Some((&format, content)) = bytes.split_first() else {
         return Err(Error::Damaged("it is empty".into()));
     };
-    if format != FORMAT {
+    if !(OLDEST_FORMAT..=FORMAT).contains(&format) {
         return Err(Error::Format(format));
     }
     let (Root(value), used) = bincode::borrow_decode_from_slice(content, CONFIG)
@@ -189,10 +201,7 @@ impl Encode for Value {
                 kind::FLOAT.encode(encoder)?;
                 f.encode(encoder)
             }
-            Value::Str(text) => {
-                kind::STR.encode(encoder)?;
-                write_bytes(text.as_bytes(), encoder)
-            }
+            Value::Str(text) => write_text(text, encoder),
             Value::Bytes(bytes) => {
                 kind::BYTES.encode(encoder)?;
                 write_bytes(bytes, encoder)
@@ -203,10 +212,10 @@ impl Encode for Value {
                 items.iter().try_for_each(|item| item.encode(encoder))
             }
             Value::Map(map) => {
-                kind::MAP.encode(encoder)?;
+                kind::FIELDS.encode(encoder)?;
                 (map.len() as u64).encode(encoder)?;
                 map.iter().try_for_each(|(key, value)| {
-                    write_bytes(key.as_bytes(), encoder)?;
+                    write_key(key, encoder)?;
                     value.encode(encoder)
                 })
             }
@@ -222,6 +231,42 @@ impl Encode for Value {
 fn write_bytes<E: Encoder>(bytes: &[u8], encoder: &mut E) -> Result<(), EncodeError> {
     (bytes.len() as u64).encode(encoder)?;
     encoder.writer().write(bytes)
+}
+
+fn write_text<E: Encoder>(text: &str, encoder: &mut E) -> Result<(), EncodeError> {
+    if let Some(number) = words::number(text) {
+        kind::WORD.encode(encoder)?;
+        number.encode(encoder)
+    } else if let Some(uuid) = uuid_of(text) {
+        kind::UUID.encode(encoder)?;
+        encoder.writer().write(uuid.as_bytes())
+    } else if let Some(rest) = text.strip_prefix(words::BRANCH) {
+        kind::BRANCH.encode(encoder)?;
+        write_bytes(rest.as_bytes(), encoder)
+    } else {
+        kind::STR.encode(encoder)?;
+        write_bytes(text.as_bytes(), encoder)
+    }
+}
+
+/// The name of a field: an odd number is twice a word's number and one, an even one twice the
+/// length of the text that follows.
+fn write_key<E: Encoder>(key: &str, encoder: &mut E) -> Result<(), EncodeError> {
+    if let Some(number) = words::number(key) {
+        return (2 * number + 1).encode(encoder);
+    }
+    (2 * key.len() as u64).encode(encoder)?;
+    encoder.writer().write(key.as_bytes())
+}
+
+/// The UUID that a text is, in the one form that it is written back in.
+fn uuid_of(text: &str) -> Option<Uuid> {
+    if text.len() != uuid::fmt::Hyphenated::LENGTH {
+        return None;
+    }
+    let uuid = Uuid::try_parse(text).ok()?;
+    let mut buffer = Uuid::encode_buffer();
+    (uuid.hyphenated().encode_lower(&mut buffer) == text).then_some(uuid)
 }
 
 /// The outermost value: where the counting of levels starts.
@@ -270,6 +315,27 @@ fn read<'de, D: BorrowDecoder<'de>>(
             }
             Ok(Value::map(map))
         }
+        kind::WORD => Ok(Value::Str(keys.get(read_word(u64::decode(decoder)?)?))),
+        kind::UUID => {
+            let uuid = Uuid::from_bytes(read_array(decoder)?);
+            let mut buffer = Uuid::encode_buffer();
+            let text: &str = uuid.hyphenated().encode_lower(&mut buffer);
+            Ok(Value::Str(text.into()))
+        }
+        kind::BRANCH => {
+            let name = [words::BRANCH, read_str(decoder)?].concat();
+            Ok(Value::Str(name.into()))
+        }
+        kind::FIELDS => {
+            let levels = deeper(levels)?;
+            let len = read_len(decoder)?;
+            let mut map = Map::with_capacity(len.min(AHEAD));
+            for _ in 0..len {
+                let key = keys.get(read_key(decoder)?);
+                map.insert(key, read(decoder, levels, keys)?);
+            }
+            Ok(Value::map(map))
+        }
         kind::OPAQUE => {
             let tag = read_str(decoder)?.into();
             let bytes = Bytes::copy_from_slice(read_bytes(decoder)?);
@@ -294,12 +360,48 @@ fn read_len<'de, D: BorrowDecoder<'de>>(decoder: &mut D) -> Result<usize, Decode
 
 fn read_bytes<'de, D: BorrowDecoder<'de>>(decoder: &mut D) -> Result<&'de [u8], DecodeError> {
     let len = read_len(decoder)?;
+    take_bytes(decoder, len)
+}
+
+fn take_bytes<'de, D: BorrowDecoder<'de>>(
+    decoder: &mut D,
+    len: usize,
+) -> Result<&'de [u8], DecodeError> {
     decoder.claim_bytes_read(len)?;
     decoder.borrow_reader().take_bytes(len)
 }
 
 fn read_str<'de, D: BorrowDecoder<'de>>(decoder: &mut D) -> Result<&'de str, DecodeError> {
-    std::str::from_utf8(read_bytes(decoder)?).map_err(|inner| DecodeError::Utf8 { inner })
+    text_of(read_bytes(decoder)?)
+}
+
+fn text_of(bytes: &[u8]) -> Result<&str, DecodeError> {
+    std::str::from_utf8(bytes).map_err(|inner| DecodeError::Utf8 { inner })
+}
+
+fn read_word(number: u64) -> Result<&'static str, DecodeError> {
+    words::word(number).ok_or(DecodeError::Other("a word has an unknown number"))
+}
+
+/// Reads what [`write_key`] wrote.
+fn read_key<'de, D: BorrowDecoder<'de>>(decoder: &mut D) -> Result<&'de str, DecodeError> {
+    let number = u64::decode(decoder)?;
+    if number % 2 == 1 {
+        return read_word(number / 2);
+    }
+    let len = usize::try_from(number / 2).map_err(|_| DecodeError::OutsideUsizeRange(number))?;
+    text_of(take_bytes(decoder, len)?)
+}
+
+/// Bytes of a fixed number.
+fn read_array<'de, const N: usize, D: BorrowDecoder<'de>>(
+    decoder: &mut D,
+) -> Result<[u8; N], DecodeError> {
+    use bincode::de::read::Reader as _;
+    decoder.claim_bytes_read(N)?;
+    let mut bytes = [0; N];
+    decoder.reader().read(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The keys decoded last, to be shared. A list of messages repeats a handful of keys thousands

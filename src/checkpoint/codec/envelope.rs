@@ -1,9 +1,10 @@
 //! The binary form of what a checkpoint's row holds beside its columns.
 //!
-//! After a format byte: the names of all channels, those with a version first; the versions; the
-//! values; what each node consumed; the updated channels; the task. Channels are named by their
-//! position, so that each name is there once. Numbers are bincode's variable-length integers, the
-//! random part of a version is four bytes.
+//! After a format byte: the names of all channels, those with a version first; a table of the
+//! different versions; which version each channel has; the values; what each node consumed; the
+//! updated channels; the task. Channels and versions are named by their position, so that each is
+//! there once. Numbers are bincode's variable-length integers, the random part of a version is four
+//! bytes.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -13,15 +14,20 @@ use bincode::enc::{Encode, Encoder};
 use bincode::error::{DecodeError, EncodeError};
 use uuid::Uuid;
 
-use super::{CONFIG, Error, Keys, MAX_BYTES, MAX_DEPTH, read, read_len, read_str, write_bytes};
+use super::{
+    CONFIG, Error, Keys, MAX_BYTES, MAX_DEPTH, read, read_array, read_len, read_word, take_bytes,
+    text_of, words,
+};
 use crate::{
     checkpoint::{Version, Versions},
     id::TaskId,
     value::Value,
 };
 
-/// The version of this form, its first byte. JSON text, the earlier form, begins with a brace.
-const FORMAT: u8 = 1;
+mod earlier;
+
+/// The version of this form, its first byte. JSON text, the first form, begins with a brace.
+const FORMAT: u8 = 2;
 
 /// Capacity is reserved for at most this many items ahead of reading them.
 const AHEAD: usize = 256;
@@ -59,6 +65,9 @@ mod updated {
     pub(super) const NAMES: u8 = 2;
 }
 
+/// Beside the form of the updated channels: a task follows.
+const HAS_TASK: u8 = 4;
+
 /// Encodes an envelope.
 pub fn encode(envelope: &Envelope<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
@@ -80,11 +89,13 @@ pub fn decode(bytes: &[u8]) -> Result<Envelope<'static>, Error> {
     let Some((&format, content)) = bytes.split_first() else {
         return Err(Error::Damaged("it is empty".into()));
     };
-    if format != FORMAT {
-        return Err(Error::Format(format));
-    }
-    let (envelope, used) = bincode::borrow_decode_from_slice(content, CONFIG)
-        .map_err(|error| Error::Damaged(error.to_string()))?;
+    let decoded = match format {
+        earlier::FORMAT => bincode::borrow_decode_from_slice(content, CONFIG)
+            .map(|(earlier::Envelope(envelope), used)| (envelope, used)),
+        FORMAT => bincode::borrow_decode_from_slice(content, CONFIG),
+        other => return Err(Error::Format(other)),
+    };
+    let (envelope, used) = decoded.map_err(|error| Error::Damaged(error.to_string()))?;
     match content.len() - used {
         0 => Ok(envelope),
         left => Err(Error::Trailing(left)),
@@ -125,10 +136,80 @@ impl<'a> Names<'a> {
         })
     }
 
+    /// The position of the channel by which branches start a node, of those with a version.
+    fn branch_to(&self, node: &str) -> Option<usize> {
+        self.versioned
+            .iter()
+            .position(|name| name.strip_prefix(words::BRANCH) == Some(node))
+    }
+
     fn encode<E: Encoder>(&self, name: &str, encoder: &mut E) -> Result<(), EncodeError> {
         let position = self.position(name);
         let position = position.ok_or(EncodeError::Other("a channel has no position"))?;
         (position as u64).encode(encoder)
+    }
+}
+
+/// The different versions of an envelope: those that channels have, and others that nodes consumed.
+struct VersionTable(Vec<Version>);
+
+impl VersionTable {
+    fn of(envelope: &Envelope<'_>) -> Self {
+        let mut table = Vec::new();
+        let consumed = envelope.consumed.values().flat_map(BTreeMap::values);
+        for version in envelope.versions.values().chain(consumed) {
+            if !table.contains(version) {
+                table.push(*version);
+            }
+        }
+        Self(table)
+    }
+
+    fn encode_position<E: Encoder>(
+        &self,
+        version: &Version,
+        encoder: &mut E,
+    ) -> Result<(), EncodeError> {
+        let position = self.0.iter().position(|known| known == version);
+        let position = position.ok_or(EncodeError::Other("a version has no position"))?;
+        (position as u64).encode(encoder)
+    }
+}
+
+impl Encode for VersionTable {
+    fn encode<E: Encoder>(&self, encoder: &mut E) -> Result<(), EncodeError> {
+        (self.0.len() as u64).encode(encoder)?;
+        // The counters are near each other, so that what each lacks to the greatest is short.
+        let greatest = self.0.iter().map(|version| version.counter).max();
+        let Some(greatest) = greatest else {
+            return Ok(());
+        };
+        greatest.encode(encoder)?;
+        self.0.iter().try_for_each(|version| {
+            (greatest - version.counter).encode(encoder)?;
+            encoder.writer().write(&version.salt.to_le_bytes())
+        })
+    }
+}
+
+impl<'de, C> BorrowDecode<'de, C> for VersionTable {
+    fn borrow_decode<D: BorrowDecoder<'de, Context = C>>(
+        decoder: &mut D,
+    ) -> Result<Self, DecodeError> {
+        let len = read_len(decoder)?;
+        if len == 0 {
+            return Ok(Self(Vec::new()));
+        }
+        let greatest = u64::decode(decoder)?;
+        let mut table = Vec::with_capacity(len.min(AHEAD));
+        for _ in 0..len {
+            let counter = greatest.checked_sub(u64::decode(decoder)?);
+            table.push(Version {
+                counter: counter.ok_or(DecodeError::Other("a version is below zero"))?,
+                salt: u32::from_le_bytes(read_array(decoder)?),
+            });
+        }
+        Ok(Self(table))
     }
 }
 
@@ -138,11 +219,12 @@ impl Encode for Envelope<'_> {
         (names.versioned.len() as u64).encode(encoder)?;
         (names.others.len() as u64).encode(encoder)?;
         for name in names.versioned.iter().chain(&names.others) {
-            write_bytes(name.as_bytes(), encoder)?;
+            write_name(name, encoder)?;
         }
+        let table = VersionTable::of(self);
+        table.encode(encoder)?;
         for version in self.versions.values() {
-            version.counter.encode(encoder)?;
-            encoder.writer().write(&version.salt.to_le_bytes())?;
+            table.encode_position(version, encoder)?;
         }
         (self.values.len() as u64).encode(encoder)?;
         for (name, value) in &self.values {
@@ -151,31 +233,28 @@ impl Encode for Envelope<'_> {
         }
         (self.consumed.len() as u64).encode(encoder)?;
         for (node, versions) in self.consumed.iter() {
-            write_bytes(node.as_bytes(), encoder)?;
+            match names.branch_to(node) {
+                Some(position) => (4 * position as u64 + name::STARTED).encode(encoder)?,
+                None => write_name(node, encoder)?,
+            }
             (versions.len() as u64).encode(encoder)?;
             for (name, version) in versions {
                 names.encode(name, encoder)?;
-                // As a rule the node consumed what the channel still has.
-                let is_current = self.versions.get(name) == Some(version);
-                is_current.encode(encoder)?;
-                if !is_current {
-                    version.counter.encode(encoder)?;
-                    encoder.writer().write(&version.salt.to_le_bytes())?;
-                }
+                table.encode_position(version, encoder)?;
             }
         }
-        match &self.updated {
-            Updated::Newest => updated::NEWEST.encode(encoder)?,
-            Updated::Unknown => updated::UNKNOWN.encode(encoder)?,
-            Updated::Names(channels) => {
-                updated::NAMES.encode(encoder)?;
-                (channels.len() as u64).encode(encoder)?;
-                for name in channels {
-                    names.encode(name, encoder)?;
-                }
+        let form = match &self.updated {
+            Updated::Newest => updated::NEWEST,
+            Updated::Unknown => updated::UNKNOWN,
+            Updated::Names(_) => updated::NAMES,
+        };
+        (form | if self.task.is_some() { HAS_TASK } else { 0 }).encode(encoder)?;
+        if let Updated::Names(channels) = &self.updated {
+            (channels.len() as u64).encode(encoder)?;
+            for name in channels {
+                names.encode(name, encoder)?;
             }
         }
-        self.task.is_some().encode(encoder)?;
         match &self.task {
             Some(task) => encoder.writer().write(task.0.as_bytes()),
             None => Ok(()),
@@ -193,50 +272,45 @@ impl<'de, C> BorrowDecode<'de, C> for Envelope<'static> {
         let count = count.ok_or(DecodeError::Other("it has too many channels"))?;
         let mut names: Vec<Arc<str>> = Vec::with_capacity(count.min(AHEAD));
         for _ in 0..count {
-            names.push(read_str(decoder)?.into());
+            names.push(read_name(decoder)?);
         }
+        let table = VersionTable::borrow_decode(decoder)?;
         let mut versions = Versions::new();
         for name in names.iter().take(versioned) {
-            versions.insert(name.clone(), read_version(decoder)?);
+            versions.insert(name.clone(), at_position(decoder, &table.0)?);
         }
         let len = read_len(decoder)?;
         let mut values = Vec::with_capacity(len.min(AHEAD));
         let mut keys = Keys::default();
         for _ in 0..len {
-            let name = read_name(decoder, &names)?;
+            let name = at_position(decoder, &names)?;
             values.push((name, read(decoder, MAX_DEPTH, &mut keys)?));
         }
         let mut consumed = BTreeMap::new();
         for _ in 0..read_len(decoder)? {
-            let node: Arc<str> = read_str(decoder)?.into();
+            let node = read_node(decoder, &names)?;
             let mut of_node = Versions::new();
             for _ in 0..read_len(decoder)? {
-                let name = read_name(decoder, &names)?;
-                let version = if bool::decode(decoder)? {
-                    *versions
-                        .get(&name)
-                        .ok_or(DecodeError::Other("a consumed channel has no version"))?
-                } else {
-                    read_version(decoder)?
-                };
-                of_node.insert(name, version);
+                let name = at_position(decoder, &names)?;
+                of_node.insert(name, at_position(decoder, &table.0)?);
             }
             consumed.insert(node, of_node);
         }
-        let updated = match u8::decode(decoder)? {
+        let form = u8::decode(decoder)?;
+        let updated = match form & !HAS_TASK {
             updated::NEWEST => Updated::Newest,
             updated::UNKNOWN => Updated::Unknown,
             updated::NAMES => {
                 let len = read_len(decoder)?;
                 let mut channels = Vec::with_capacity(len.min(AHEAD));
                 for _ in 0..len {
-                    channels.push(read_name(decoder, &names)?);
+                    channels.push(at_position(decoder, &names)?);
                 }
                 Updated::Names(channels)
             }
             _ => return Err(DecodeError::Other("its updated channels are unreadable")),
         };
-        let task = if bool::decode(decoder)? {
+        let task = if form & HAS_TASK != 0 {
             Some(TaskId(Uuid::from_bytes(read_array(decoder)?)))
         } else {
             None
@@ -251,107 +325,76 @@ impl<'de, C> BorrowDecode<'de, C> for Envelope<'static> {
     }
 }
 
-fn read_name<'de, D: BorrowDecoder<'de>>(
+/// How the name of a channel or node is stored: the remainder of its number by four.
+mod name {
+    /// A fourth of the number is the length of the text that follows.
+    pub(super) const TEXT: u64 = 0;
+    /// A fourth of the number is that of a word.
+    pub(super) const WORD: u64 = 1;
+    /// As [`TEXT`], and [`super::words::BRANCH`] comes before it.
+    pub(super) const BRANCH: u64 = 2;
+    /// Of nodes: a fourth of the number is the position of the channel by which branches start it.
+    pub(super) const STARTED: u64 = 3;
+}
+
+fn write_name<E: Encoder>(name: &str, encoder: &mut E) -> Result<(), EncodeError> {
+    if let Some(number) = words::number(name) {
+        return (4 * number + name::WORD).encode(encoder);
+    }
+    let (form, text) = match name.strip_prefix(words::BRANCH) {
+        Some(rest) => (name::BRANCH, rest),
+        None => (name::TEXT, name),
+    };
+    (4 * text.len() as u64 + form).encode(encoder)?;
+    encoder.writer().write(text.as_bytes())
+}
+
+fn read_name<'de, D: BorrowDecoder<'de>>(decoder: &mut D) -> Result<Arc<str>, DecodeError> {
+    let number = u64::decode(decoder)?;
+    name_of(number, decoder)
+}
+
+fn read_node<'de, D: BorrowDecoder<'de>>(
     decoder: &mut D,
     names: &[Arc<str>],
 ) -> Result<Arc<str>, DecodeError> {
-    let position = read_len(decoder)?;
-    let name = names.get(position).cloned();
-    name.ok_or(DecodeError::Other("a channel has no name"))
+    let number = u64::decode(decoder)?;
+    if number % 4 != name::STARTED {
+        return name_of(number, decoder);
+    }
+    let position = usize::try_from(number / 4).ok();
+    let channel = position.and_then(|position| names.get(position));
+    let node = channel.and_then(|channel| channel.strip_prefix(words::BRANCH));
+    let node = node.ok_or(DecodeError::Other("no branch starts a node"))?;
+    Ok(node.into())
 }
 
-fn read_version<'de, D: BorrowDecoder<'de>>(decoder: &mut D) -> Result<Version, DecodeError> {
-    Ok(Version {
-        counter: u64::decode(decoder)?,
-        salt: u32::from_le_bytes(read_array(decoder)?),
-    })
-}
-
-/// Bytes of a fixed number.
-fn read_array<'de, const N: usize, D: BorrowDecoder<'de>>(
+fn name_of<'de, D: BorrowDecoder<'de>>(
+    number: u64,
     decoder: &mut D,
-) -> Result<[u8; N], DecodeError> {
-    use bincode::de::read::Reader as _;
-    decoder.claim_bytes_read(N)?;
-    let mut bytes = [0; N];
-    decoder.reader().read(&mut bytes)?;
-    Ok(bytes)
+) -> Result<Arc<str>, DecodeError> {
+    let (form, rest) = (number % 4, number / 4);
+    if form == name::WORD {
+        return Ok(read_word(rest)?.into());
+    }
+    let len = usize::try_from(rest).map_err(|_| DecodeError::OutsideUsizeRange(rest))?;
+    let text = text_of(take_bytes(decoder, len)?)?;
+    match form {
+        name::TEXT => Ok(text.into()),
+        name::BRANCH => Ok([words::BRANCH, text].concat().into()),
+        _ => Err(DecodeError::Other("a name is stored in an unknown way")),
+    }
+}
+
+/// What the position that follows leads to in a table.
+fn at_position<'de, T: Clone, D: BorrowDecoder<'de>>(
+    decoder: &mut D,
+    table: &[T],
+) -> Result<T, DecodeError> {
+    let position = read_len(decoder)?;
+    let found = table.get(position).cloned();
+    found.ok_or(DecodeError::Other("a position leads nowhere"))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn version(counter: u64) -> Version {
-        Version {
-            counter,
-            salt: 0x00ab_cdef,
-        }
-    }
-
-    fn full() -> Envelope<'static> {
-        let versions =
-            BTreeMap::from([("a".into(), version(3)), ("nul\0".into(), version(1 << 40))]);
-        let consumed = BTreeMap::from([
-            ("__input__".into(), BTreeMap::new()),
-            (
-                "n".into(),
-                BTreeMap::from([("a".into(), version(2)), ("gone".into(), version(0))]),
-            ),
-            ("o".into(), BTreeMap::from([("a".into(), version(3))])),
-        ]);
-        Envelope {
-            versions: Cow::Owned(versions),
-            values: vec![
-                ("a".into(), Value::from("x\0")),
-                ("b".into(), Value::Int(-1)),
-            ],
-            consumed: Cow::Owned(consumed),
-            updated: Updated::Names(vec!["a".into(), "other".into()]),
-            task: Some(TaskId(Uuid::from_u128(7))),
-        }
-    }
-
-    #[test]
-    fn an_envelope_comes_back_as_it_was() {
-        let mut envelope = full();
-        for updated in [envelope.updated.clone(), Updated::Newest, Updated::Unknown] {
-            envelope.updated = updated;
-            assert_eq!(decode(&encode(&envelope)).unwrap(), envelope);
-        }
-        envelope.task = None;
-        envelope.values.clear();
-        assert_eq!(decode(&encode(&envelope)).unwrap(), envelope);
-    }
-
-    #[test]
-    fn the_bytes_of_an_envelope_do_not_change() {
-        let bytes = encode(&full());
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(
-            hex,
-            "0102030161046e756c00016204676f6e65056f7468657203efcdab00fd000000000001\
-             0000efcdab0002000602780002030103095f5f696e7075745f5f00016e02000002efcd\
-             ab00030000efcdab00016f010001020200040100000000000000000000000000000007"
-        );
-    }
-
-    #[test]
-    fn cut_and_changed_envelopes_are_errors_and_never_panic() {
-        let bytes = encode(&full());
-        for len in 0..bytes.len() {
-            assert!(decode(&bytes[..len]).is_err(), "{len} bytes");
-        }
-        for at in 0..bytes.len() {
-            for byte in [0, 1, 0x7f, 0xfb, 0xfc, 0xfd, 0xff] {
-                let mut changed = bytes.clone();
-                changed[at] = byte;
-                let _ = decode(&changed);
-            }
-        }
-        let mut long = bytes;
-        long.push(0);
-        assert!(matches!(decode(&long), Err(Error::Trailing(1))));
-        assert!(matches!(decode(&[9]), Err(Error::Format(9))));
-    }
-}
+mod tests;

@@ -6,10 +6,9 @@ use super::*;
 use crate::value;
 use crate::value::samples::any_value;
 
-/// The bytes of one value of every kind. They lie in databases: a change needs a new format byte.
-#[test]
-fn golden_bytes_of_every_kind() {
-    let all = Value::list(vec![
+/// One value of every kind.
+fn every_kind() -> Value {
+    Value::list(vec![
         Value::Null,
         false.into(),
         true.into(),
@@ -24,9 +23,29 @@ fn golden_bytes_of_every_kind() {
             tag: "msgpack".into(),
             bytes: Bytes::from_static(&[192]),
         })),
-    ]);
+    ])
+}
+
+/// The content of [`every_kind`] in the earlier format.
+const EARLIER: &[u8] = &[
+    1, // format
+    8, 11, // list of 11
+    0, 1, 2, // null, false, true
+    3, 1, // -1, zigzag
+    3, 251, 0xd0, 0x07, // 1000, zigzag 2000 as u16
+    4, 253, 255, 255, 255, 255, 255, 255, 255, 255, // u64::MAX
+    5, 0, 0, 0, 0, 0, 0, 0xf8, 0x3f, // 1.5
+    6, 3, b'h', 0xc3, 0xa9, // text
+    7, 2, 0, 255, // bytes
+    9, 2, 1, b'a', 8, 0, 1, b'b', 9, 0, // map
+    10, 7, b'm', b's', b'g', b'p', b'a', b'c', b'k', 1, 192, // opaque
+];
+
+/// They lie in databases: a change needs a new format byte.
+#[test]
+fn golden_bytes_of_every_kind() {
     let golden: &[u8] = &[
-        1, // format
+        2, // format
         8, 11, // list of 11
         0, 1, 2, // null, false, true
         3, 1, // -1, zigzag
@@ -35,11 +54,56 @@ fn golden_bytes_of_every_kind() {
         5, 0, 0, 0, 0, 0, 0, 0xf8, 0x3f, // 1.5
         6, 3, b'h', 0xc3, 0xa9, // text
         7, 2, 0, 255, // bytes
-        9, 2, 1, b'a', 8, 0, 1, b'b', 9, 0, // map
+        14, 2, 2, b'a', 8, 0, 2, b'b', 14, 0, // map
         10, 7, b'm', b's', b'g', b'p', b'a', b'c', b'k', 1, 192, // opaque
     ];
-    assert_eq!(encode(&all), golden);
-    assert_eq!(decode(BINCODE, golden).unwrap(), all);
+    assert_eq!(encode(&every_kind()), golden);
+    assert_eq!(decode(BINCODE, golden).unwrap(), every_kind());
+}
+
+#[test]
+fn the_earlier_format_is_read() {
+    assert_eq!(decode(BINCODE, EARLIER).unwrap(), every_kind());
+}
+
+/// The numbers of words lie in databases too.
+#[test]
+fn golden_bytes_of_words_and_ids() {
+    let message = value!({
+        "type": "human", "content": "hi", "id": "01a212e0-15f9-73a8-962e-e48923d0ab94",
+        "own": "branch:to:bot", "graph_id": "user_id",
+    });
+    let golden: &[u8] = &[
+        2, 14, 5, // a map of 5
+        35, 11, 50, // type: human
+        37, 6, 2, b'h', b'i', // content
+        39, 12, 0x01, 0xa2, 0x12, 0xe0, 0x15, 0xf9, 0x73, 0xa8, 0x96, 0x2e, 0xe4, 0x89, 0x23, 0xd0,
+        0xab, 0x94, 6, b'o', b'w', b'n', 13, 3, b'b', b'o', b't', // own: branch:to:bot
+        137, 11, 72, // graph_id: user_id
+    ];
+    assert_eq!(encode(&message), golden);
+    let back = decode(BINCODE, golden).unwrap();
+    assert_eq!(back.to_json(), message.to_json());
+}
+
+#[test]
+fn texts_that_are_almost_ids_or_words_come_back_as_they_were() {
+    for text in [
+        "01A212E0-15F9-73A8-962E-E48923D0AB94",
+        "01a212e015f973a8962ee48923d0ab94",
+        "{01a212e0-15f9-73a8-962e-e48923d0ab9}",
+        "01a212e0-15f9-73a8-962ee-48923d0ab94",
+        "01a212e0-15f9-73a8-962e-e48923d0abg4",
+        "urn:uuid:01a212e0-15f9-73a8-962e-e489",
+        "branch:to:",
+        "branch:to",
+        "Human",
+        "human\0",
+        "",
+    ] {
+        let value = value!({ text: [text] });
+        assert_eq!(decode(BINCODE, &encode(&value)).unwrap(), value, "{text}");
+    }
 }
 
 #[test]
@@ -80,11 +144,16 @@ fn an_opaque_value_cannot_pose_as_a_known_encoding() {
 
 #[test]
 fn other_formats_and_leftover_bytes_are_errors() {
-    assert_eq!(decode(BINCODE, &[2, 0]), Err(Error::Format(2)));
+    assert_eq!(decode(BINCODE, &[3, 0]), Err(Error::Format(3)));
+    assert_eq!(decode(BINCODE, &[0, 0]), Err(Error::Format(0)));
     assert_eq!(decode(BINCODE, &[1, 0, 0, 0]), Err(Error::Trailing(2)));
     assert!(matches!(decode(BINCODE, &[]), Err(Error::Damaged(_))));
     assert!(matches!(decode(BINCODE, &[1]), Err(Error::Damaged(_))));
     assert!(matches!(decode(BINCODE, &[1, 99]), Err(Error::Damaged(_))));
+    for bytes in [&[2, 11, 73][..], &[2, 12, 0], &[2, 14, 1, 147, 0]] {
+        let error = decode(BINCODE, bytes);
+        assert!(matches!(error, Err(Error::Damaged(_))), "{error:?}");
+    }
     assert!(matches!(
         decode(BINCODE, &[1, 6, 1, 0xff]),
         Err(Error::Damaged(_))
@@ -93,7 +162,15 @@ fn other_formats_and_leftover_bytes_are_errors() {
 
 #[test]
 fn length_prefixes_are_not_trusted() {
-    for kind in [kind::STR, kind::BYTES, kind::LIST, kind::MAP, kind::OPAQUE] {
+    for kind in [
+        kind::STR,
+        kind::BYTES,
+        kind::LIST,
+        kind::MAP,
+        kind::OPAQUE,
+        kind::BRANCH,
+        kind::FIELDS,
+    ] {
         for len in [
             &[253u8, 255, 255, 255, 255, 255, 255, 255, 255][..],
             &[252, 255, 255, 255, 63],
@@ -138,6 +215,13 @@ proptest! {
             let (tag, bytes) = encode_tagged(&v, format);
             prop_assert_eq!(&decode(&tag, &bytes).unwrap(), &v);
         }
+    }
+
+    #[test]
+    fn any_text_comes_back(text in "(branch:to:)?[a-f0-9-]{0,36}|[a-z_]{0,14}") {
+        let key = text.as_str();
+        let value = value!({ key: (text.clone()) });
+        prop_assert_eq!(&decode(BINCODE, &encode(&value)).unwrap(), &value);
     }
 
     #[test]
