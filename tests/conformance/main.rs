@@ -78,6 +78,7 @@ macro_rules! backend {
                 a_list_is_cut_by_namespace_limit_age_and_id
                 a_list_is_filtered_by_source_step_and_run
                 a_list_is_filtered_by_containment_in_metadata
+                a_list_is_filtered_by_graph_and_assistant
                 listed_checkpoints_have_values_and_writes
             );
             backend!(@room $open, branches:

@@ -3,7 +3,7 @@
 /// The columns of a page, of the checkpoint row `c`.
 const COLUMNS: &str = "c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.root_checkpoint_id, c.depth, c.thread_id,
           c.branch_id, c.run_id, c.source, c.step, c.last_node_id, c.event_number, c.checkpoint, c.blob_versions, c.metadata, c.created_at,
-          c.run_supersteps";
+          c.run_supersteps, c.graph_id, c.assistant_id";
 
 /// The pending writes of each row of `page` as arrays.
 const WRITES: &str = "LEFT JOIN LATERAL (
@@ -12,6 +12,17 @@ const WRITES: &str = "LEFT JOIN LATERAL (
                    array_agg(s.writes) AS w_writes
               FROM (SELECT * FROM checkpoint_writes s WHERE s.tree_id = $1 AND s.checkpoint_ns = p.checkpoint_ns
                        AND s.checkpoint_id = p.checkpoint_id ORDER BY s.task_path, s.task_id, s.idx, s.branch_id) s) w ON true";
+
+/// Whether the metadata of the checkpoint row `c` contains that of a filter; the graphs are those whose own
+/// assistant the filter names.
+macro_rules! contains {
+    ($filter:literal, $graphs:literal) => {
+        concat!(
+            "c.metadata::jsonb || jsonb_strip_nulls(jsonb_build_object('graph_id', c.graph_id, 'assistant_id', COALESCE(c.assistant_id::text,
+         CASE WHEN c.graph_id = ANY(", $graphs, "::text[]) THEN ", $filter, "->>'assistant_id' END))) @> ", $filter
+        )
+    };
+}
 
 /// The end of a statement that inserts pending writes, the rows `x`, where the fence `f` allows it:
 /// the first writer wins, except for rows that replace what is there. `$1` is the tree and `$2` the

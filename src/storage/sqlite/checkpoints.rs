@@ -10,7 +10,7 @@ macro_rules! select {
             "SELECT c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, \
              c.root_checkpoint_id, c.depth, c.thread_id, c.branch_id, c.run_id, c.source, c.step, \
              c.last_node_id, c.event_number, c.checkpoint, c.metadata, c.created_at, \
-             c.run_supersteps, c.blob_versions ",
+             c.run_supersteps, c.blob_versions, c.graph_id, c.assistant_id ",
             $($rest),+
         )
     };

@@ -91,6 +91,15 @@ pub(super) fn json_if(row: &Row<'_>, column: usize) -> Result<Option<Value>> {
         .map_err(|why| unreadable(column, why))
 }
 
+/// The JSON object that a text is, which is that of a column.
+pub(super) fn map_of(text: &str, column: usize) -> Result<Map> {
+    match Value::from_json_slice(text.as_bytes()) {
+        Ok(Value::Map(map)) => Ok(std::sync::Arc::unwrap_or_clone(map)),
+        Ok(_) => Err(unreadable(column, "not a JSON object")),
+        Err(why) => Err(unreadable(column, why)),
+    }
+}
+
 /// A JSON object.
 pub(super) fn json_map(row: &Row<'_>, column: usize) -> Result<Map> {
     match json_if(row, column)? {

@@ -51,6 +51,7 @@ fn all() -> Vec<Migration> {
         "V046__labels_of_threads"
         "V047__shares_of_logs"
         "V048__users_of_threads"
+        "V049__graphs_of_checkpoints"
     }
 }
 

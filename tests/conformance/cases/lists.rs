@@ -1,8 +1,8 @@
 //! Several checkpoints, newest first.
 
 use backstitch::{
-    checkpoint::{List, Slot, Source},
-    id::{CheckpointId, RunId},
+    checkpoint::{List, Page, PageScope, Slot, Source},
+    id::{AssistantId, CheckpointId, RunId},
     value,
     value::Value,
 };
@@ -203,6 +203,82 @@ pub async fn a_list_is_filtered_by_containment_in_metadata(b: &Backend) {
         value!({"flag": 1}),
         value!({"step": 99}),
         value!({"user": "a", "source": "input"}),
+    ] {
+        assert!(f.matching(nothing.clone()).await.is_empty(), "{nothing}");
+    }
+}
+
+/// Metadata that begins with a graph and an assistant, in every combination, beside other metadata.
+pub async fn a_list_is_filtered_by_graph_and_assistant(b: &Backend) {
+    let slot = b.slot().await;
+    let own = AssistantId::of_graph("chat").to_string();
+    let of_other = AssistantId::of_graph("other").to_string();
+    let custom = AssistantId::mint().to_string();
+    let own = own.as_str();
+    let of_other = of_other.as_str();
+    let custom = custom.as_str();
+    let all = [
+        value!({"graph_id": "chat", "assistant_id": own}),
+        value!({"graph_id": "chat", "assistant_id": custom, "user": "a", "n": 1}),
+        value!({"graph_id": "other", "assistant_id": of_other, "user": "a"}),
+        value!({"user": "a", "graph_id": "chat", "assistant_id": own}),
+        value!({"graph_id": "chat", "assistant_id": own, "graph": {"id": [1, "\u{1a}\0"]}}),
+        value!({"graph_id": "odd \" \0 \u{1a}", "assistant_id": own}),
+        value!({"graph_id": "chat"}),
+        value!({"graph_id": "chat", "assistant_id": null}),
+    ];
+    let mut ids: Vec<CheckpointId> = Vec::new();
+    for metadata in &all {
+        let mut commit = superstep(&slot, ids.last().copied(), 0);
+        commit.checkpoint.metadata = metadata.to_json();
+        ids.push(commit.checkpoint.id);
+        b.commit(commit).await;
+    }
+    let stored = b.saver.list(list_all(&slot)).await.unwrap();
+    let shown = stored.iter().rev().map(|one| one.row.metadata.clone());
+    let sent = all.iter().map(Value::to_json);
+    assert_eq!(shown.collect::<Vec<_>>(), sent.collect::<Vec<_>>());
+    let list = List {
+        ns: Some("".into()),
+        metadata: Some(map(value!({"assistant_id": own, "graph_id": "chat"}))),
+        ..list_all(&slot)
+    };
+    let scope = PageScope {
+        most: 0,
+        metadata: true,
+    };
+    let Page::Sizes(sizes) = b.saver.page(list, scope).await.unwrap() else {
+        panic!("a page of rows");
+    };
+    let shown = sizes.iter().map(|size| size.metadata.clone().unwrap());
+    let sent = [4, 3, 0].map(|at: usize| all[at].to_json());
+    assert_eq!(shown.collect::<Vec<_>>(), sent);
+    let f = Filtered { b, slot, ids };
+    let chat = value!({"graph_id": "chat"});
+    assert_eq!(f.matching(chat).await, [0, 1, 3, 4, 6, 7]);
+    let filter = value!({"assistant_id": own});
+    assert_eq!(f.matching(filter).await, [0, 3, 4, 5]);
+    let filter = value!({"assistant_id": own, "graph_id": "chat"});
+    assert_eq!(f.matching(filter).await, [0, 3, 4]);
+    assert_eq!(f.matching(value!({"assistant_id": custom})).await, [1]);
+    assert_eq!(f.matching(value!({"assistant_id": of_other})).await, [2]);
+    assert_eq!(f.matching(value!({"assistant_id": null})).await, [7]);
+    assert_eq!(f.matching(value!({"user": "a"})).await, [1, 2, 3]);
+    let filter = value!({"user": "a", "assistant_id": own});
+    assert_eq!(f.matching(filter).await, [3]);
+    let filter = value!({"n": 1.0, "graph_id": "chat"});
+    assert_eq!(f.matching(filter).await, [1]);
+    let filter = value!({"graph": {"id": ["\u{1a}\0"]}, "graph_id": "chat"});
+    assert_eq!(f.matching(filter).await, [4]);
+    assert_eq!(
+        f.matching(value!({"graph_id": "odd \" \0 \u{1a}"})).await,
+        [5]
+    );
+    for nothing in [
+        value!({"graph_id": "other", "assistant_id": own}),
+        value!({"assistant_id": ""}),
+        value!({"assistant_id": {}}),
+        value!({"graph_id": null}),
     ] {
         assert!(f.matching(nothing.clone()).await.is_empty(), "{nothing}");
     }

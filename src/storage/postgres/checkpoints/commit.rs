@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use self::arrays::{Blobs, Events, Nodes, Writes};
 use crate::{
-    checkpoint::{Commit, Error, WriteRow},
+    checkpoint::{Commit, Error, WriteRow, metadata::Columns},
     id::CheckpointId,
     runs::Finish,
     storage::postgres::{
@@ -32,9 +32,9 @@ WITH f AS (
   RETURNING thread_id, head_depth),
 ck AS (
   INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id,
-         last_node_id, event_number, run_id, source, step, checkpoint, blob_versions, metadata, created_at, run_supersteps)
+         last_node_id, event_number, run_id, source, step, checkpoint, blob_versions, metadata, created_at, run_supersteps, graph_id, assistant_id)
   SELECT $1, '', $5, $4, f.head_depth, f.thread_id, $2, $6,
-         GREATEST($7::bigint, (SELECT t.last_event_number FROM threads t WHERE t.thread_id = f.thread_id)), $8, $9, $10, $11, $27, $12, $13, $26 FROM f),
+         GREATEST($7::bigint, (SELECT t.last_event_number FROM threads t WHERE t.thread_id = f.thread_id)), $8, $9, $10, $11, $27, $12, $13, $26, $28, $29 FROM f),
 bl AS (
   INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, channel, version, base_version, chain_bytes, type, blob)
   SELECT $1, '', x.* FROM f, unnest($14::text[], $15::text[], $16::text[], $17::int[], $18::text[], $19::bytea[]) x),
@@ -58,10 +58,10 @@ e AS (
     FROM f WHERE t.thread_id = f.thread_id AND $29::bigint > 0 RETURNING t.last_event_number AS n),
 ck AS (
   INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id,
-         last_node_id, event_number, run_id, source, step, checkpoint, blob_versions, metadata, created_at, run_supersteps)
+         last_node_id, event_number, run_id, source, step, checkpoint, blob_versions, metadata, created_at, run_supersteps, graph_id, assistant_id)
   SELECT $1, '', $5, $4, f.head_depth, f.thread_id, $2, $6,
          GREATEST($7::bigint, COALESCE((SELECT n FROM e), (SELECT t.last_event_number FROM threads t WHERE t.thread_id = f.thread_id))),
-         $8, $9, $10, $11, $46, $12, $13, $45 FROM f),
+         $8, $9, $10, $11, $46, $12, $13, $45, $47, $48 FROM f),
 bl AS (
   INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, channel, version, base_version, chain_bytes, type, blob)
   SELECT $1, '', x.* FROM f, unnest($14::text[], $15::text[], $16::text[], $17::int[], $18::text[], $19::bytea[]) x),",
@@ -87,8 +87,8 @@ const SUBGRAPH: &str = concat!(
 WITH f AS (SELECT 1 FROM branches WHERE tree_id = $1 AND branch_id = $2 AND writer_epoch = $3 FOR SHARE),
 ck AS (
   INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id,
-         last_node_id, event_number, run_id, source, step, checkpoint, blob_versions, metadata, created_at, root_checkpoint_id, run_supersteps)
-  SELECT $1, $29, $5, $4, $30, $31, $2, $6, $7, $8, $9, $10, $11, $34, $12, $13, $32, $33 FROM f ON CONFLICT DO NOTHING),
+         last_node_id, event_number, run_id, source, step, checkpoint, blob_versions, metadata, created_at, root_checkpoint_id, run_supersteps, graph_id, assistant_id)
+  SELECT $1, $29, $5, $4, $30, $31, $2, $6, $7, $8, $9, $10, $11, $34, $12, $13, $32, $33, $35, $36 FROM f ON CONFLICT DO NOTHING),
 bl AS (
   INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, channel, version, base_version, chain_bytes, type, blob)
   SELECT $1, $29, x.* FROM f, unnest($14::text[], $15::text[], $16::text[], $17::int[], $18::text[], $19::bytea[]) x
@@ -160,7 +160,9 @@ pub(crate) async fn send(
     let root = row.root.map(|id| id.0);
     let source = row.source.as_str();
     let blob_versions = Json::new(row.blob_versions.as_str());
-    let metadata = Json::new(row.metadata.as_str());
+    let own = Columns::of(&row.metadata);
+    let metadata = Json::new(own.rest);
+    let assistant = own.assistant.map(|id| id.0);
     let created_at = Time(row.created_at);
     let ns = name(&row.ns);
     let (count, nodes, events);
@@ -228,7 +230,11 @@ pub(crate) async fn send(
         }
     }
     params.push(&row.run_supersteps);
-    params.push(&blob_versions);
+    params.extend([
+        &blob_versions as &(dyn ToSql + Sync),
+        &own.graph,
+        &assistant,
+    ]);
     let depth = client.query_opt(statement, &params).await?;
     Ok(depth.map(|row| row.try_get(0)).transpose()?)
 }

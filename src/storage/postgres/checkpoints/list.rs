@@ -14,11 +14,15 @@ use super::{
     load::{row_of, writes_of},
 };
 use crate::{
-    checkpoint::{BlobRow, Error, List, Source, Stored, Version, filter::MetadataFilter, frame},
+    checkpoint::{
+        BlobRow, Error, List, Source, Stored, Version, filter::MetadataFilter, frame,
+        metadata::graphs_of_assistant,
+    },
     storage::postgres::{
-        columns::{Json, column, name, unname},
+        columns::{Json, all, column, name, unname},
         connection::{Object, Result, prepare},
     },
+    value::Value,
 };
 
 /// Completes a page of rows: the blobs of all of them, each once, come with the first.
@@ -31,7 +35,7 @@ macro_rules! list {
      AND c.checkpoint_id >= COALESCE($4, '00000000-0000-0000-0000-000000000000'::uuid)
      AND c.checkpoint_id <= COALESCE($4, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
      AND c.source = COALESCE($5, c.source) AND c.step = COALESCE($6, c.step)
-     AND ($7::uuid IS NULL OR c.run_id = $7) AND ($8::jsonb IS NULL OR c.metadata::jsonb @> $8)
+     AND ($7::uuid IS NULL OR c.run_id = $7) AND ($8::jsonb IS NULL OR {metadata})
      AND (SELECT 1 FROM deleted_runs d WHERE d.tree_id = c.tree_id AND d.run_id = c.run_id) IS NULL
    {order} LIMIT $9),
 chain AS (
@@ -53,14 +57,15 @@ SELECT p.*, w.*, b.* FROM page p {WRITES}
      WHERE p.n = 1) b ON true
  ORDER BY p.n",
             order = $order,
-            rows = $rows
+            rows = $rows,
+            metadata = contains!("$8", "$10")
         )
     };
 }
 
 /// One namespace, in the order of its index.
 const LIST: &str = list!(
-    "checkpoints c WHERE c.tree_id = $1 AND c.thread_id = $2 AND c.checkpoint_ns = $10",
+    "checkpoints c WHERE c.tree_id = $1 AND c.thread_id = $2 AND c.checkpoint_ns = $11",
     "ORDER BY c.checkpoint_id DESC"
 );
 
@@ -69,6 +74,32 @@ const LIST_ALL: &str = list!(
     "(SELECT * FROM checkpoints c WHERE c.tree_id = $1 AND c.thread_id = $2 OFFSET 0) c WHERE true",
     "ORDER BY c.checkpoint_id DESC, c.checkpoint_ns"
 );
+
+const GRAPHS: &str = "
+SELECT DISTINCT c.graph_id FROM checkpoints c
+ WHERE c.tree_id = $1 AND c.thread_id = $2 AND c.graph_id IS NOT NULL AND c.assistant_id IS NULL";
+
+/// The graphs whose own assistant a filter names: of that graph alone if the filter names one, else of all
+/// that wrote to the thread.
+pub(super) async fn graphs_named(
+    db: &Object,
+    list: &List,
+    filter: &MetadataFilter,
+) -> Result<Vec<String>> {
+    let Some(assistant) = filter.rest.get("assistant_id") else {
+        return Ok(Vec::new());
+    };
+    let graphs = match filter.rest.get("graph_id").and_then(Value::as_str) {
+        Some(graph) => vec![graph.to_owned()],
+        None => {
+            all(db, GRAPHS, &[&list.tree.0, &list.thread.0], |row| {
+                column(row, "graph_id")
+            })
+            .await?
+        }
+    };
+    Ok(graphs_of_assistant(assistant, graphs))
+}
 
 /// Several checkpoints, newest first.
 pub(crate) async fn list(db: &Object, list: &List) -> Result<Vec<Stored>> {
@@ -81,6 +112,7 @@ pub(crate) async fn list(db: &Object, list: &List) -> Result<Vec<Stored>> {
     let source = filter.source.map(Source::as_str);
     let run = filter.run.map(|id| id.0);
     let metadata = (!filter.rest.is_empty()).then(|| Json::of_map(&filter.rest));
+    let graphs = graphs_named(db, list, &filter).await?;
     let text = if list.ns.is_some() { LIST } else { LIST_ALL };
     let mut params: Vec<&(dyn ToSql + Sync)> = vec![
         &list.tree.0,
@@ -92,6 +124,7 @@ pub(crate) async fn list(db: &Object, list: &List) -> Result<Vec<Stored>> {
         &run,
         &metadata,
         &limit,
+        &graphs,
     ];
     let ns = list.ns.as_deref().map(name);
     if ns.is_some() {
@@ -146,4 +179,4 @@ fn page(rows: &[Row]) -> Result<Vec<Stored>, Error> {
         .collect()
 }
 
-statements!(LIST, LIST_ALL);
+statements!(GRAPHS, LIST, LIST_ALL);

@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use super::{COLUMNS, WRITES, blobs::blobs_of};
 use crate::{
-    checkpoint::{At, CheckpointRow, Error, Query, Stored, WriteRow},
-    id::{BranchId, CheckpointId, NodeId, RunId, TaskId, ThreadId},
+    checkpoint::{At, CheckpointRow, Error, Query, Stored, WriteRow, metadata::Columns},
+    id::{AssistantId, BranchId, CheckpointId, NodeId, RunId, TaskId, ThreadId},
     storage::postgres::{
         columns::{JsonText, Time, column, name, unname, word},
         connection::{Object, Result, prepare},
@@ -54,10 +54,21 @@ pub(in super::super) fn row_named(row: &Row, names: &Names) -> Result<Checkpoint
         event_number: column(row, "event_number")?,
         envelope: envelope(column(row, "checkpoint")?),
         blob_versions: column::<JsonText>(row, "blob_versions")?.0,
-        metadata: column::<JsonText>(row, names.metadata)?.0,
+        metadata: metadata_of(row, column::<JsonText>(row, names.metadata)?)?,
         created_at: column::<Time>(row, names.created_at)?.0,
         run_supersteps: column(row, "run_supersteps")?,
     })
+}
+
+/// The metadata of a checkpoint, of which columns have a part.
+pub(super) fn metadata_of(row: &Row, rest: JsonText) -> Result<String, Error> {
+    let assistant = column::<Option<Uuid>>(row, "assistant_id")?;
+    let columns = Columns {
+        graph: column(row, "graph_id")?,
+        assistant: assistant.map(AssistantId),
+        rest: rest.0.into(),
+    };
+    Ok(columns.text())
 }
 
 /// The JSON text of earlier versions was a `jsonb` with its escapes.

@@ -10,7 +10,8 @@ use uuid::Uuid;
 use super::{
     COLUMNS,
     blobs::blobs_of,
-    load::{aggregated_writes, row_of},
+    list::graphs_named,
+    load::{aggregated_writes, metadata_of, row_of},
 };
 use crate::{
     checkpoint::{
@@ -67,7 +68,8 @@ b AS MATERIALIZED (
      AND b.checkpoint_ns = $2 AND b.channel = k.channel AND b.version = k.version LIMIT 1) x
    WHERE f.whole)
 SELECT p.checkpoint_ns, p.checkpoint_id, p.parent_checkpoint_id, p.root_checkpoint_id, p.depth, p.thread_id, p.branch_id,
-       p.run_id, p.source, p.step, p.last_node_id, p.event_number, p.created_at, p.run_supersteps, p.n, f.whole, p.bytes::bigint AS bytes,
+       p.run_id, p.source, p.step, p.last_node_id, p.event_number, p.created_at, p.run_supersteps, p.graph_id, p.assistant_id, p.n, f.whole,
+       p.bytes::bigint AS bytes,
        CASE WHEN f.whole THEN p.checkpoint END AS checkpoint, CASE WHEN f.whole OR $4 THEN p.metadata END AS metadata,
        p.blob_versions, w.*, l.*, b.*
   FROM fit f CROSS JOIN sized p LEFT JOIN w ON p.n = f.first LEFT JOIN l ON p.n = f.first LEFT JOIN b ON p.n = f.first
@@ -85,9 +87,10 @@ const PAGE: &str = paged!(formatcp!(
      AND c.checkpoint_id >= COALESCE($7, '00000000-0000-0000-0000-000000000000'::uuid)
      AND c.checkpoint_id <= COALESCE($7, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
      AND c.source = COALESCE($8, c.source) AND c.step = COALESCE($9, c.step)
-     AND ($10::uuid IS NULL OR c.run_id = $10) AND ($11::jsonb IS NULL OR c.metadata::jsonb @> $11)
+     AND ($10::uuid IS NULL OR c.run_id = $10) AND ($11::jsonb IS NULL OR {metadata})
      AND (SELECT 1 FROM deleted_runs d WHERE d.tree_id = c.tree_id AND d.run_id = c.run_id) IS NULL
-   ORDER BY c.checkpoint_id DESC LIMIT $12"
+   ORDER BY c.checkpoint_id DESC LIMIT $12",
+    metadata = contains!("$11", "$13")
 ));
 
 /// Checkpoints by their keys.
@@ -109,7 +112,8 @@ pub(crate) async fn page(db: &Object, list: &List, scope: PageScope) -> Result<P
     let run = filter.run.map(|id| id.0);
     let metadata = (!filter.rest.is_empty()).then(|| Json::of_map(&filter.rest));
     let most = i64::try_from(scope.most).unwrap_or(i64::MAX);
-    let params: [&(dyn ToSql + Sync); 12] = [
+    let graphs = graphs_named(db, list, &filter).await?;
+    let params: [&(dyn ToSql + Sync); 13] = [
         &list.tree.0,
         &ns,
         &most,
@@ -122,6 +126,7 @@ pub(crate) async fn page(db: &Object, list: &List, scope: PageScope) -> Result<P
         &run,
         &metadata,
         &limit,
+        &graphs,
     ];
     rows_in(db, PAGE, &params, scope).await
 }
@@ -180,7 +185,10 @@ fn page_in(rows: &[Row], scope: PageScope) -> Result<Page, Error> {
             run: column::<Option<Uuid>>(row, "run_id")?.map(RunId),
             source: word(column(row, "source")?)?,
             step: column(row, "step")?,
-            metadata: metadata.map(|json| json.0).filter(|_| scope.metadata),
+            metadata: metadata
+                .filter(|_| scope.metadata)
+                .map(|rest| metadata_of(row, rest))
+                .transpose()?,
             bytes,
         })
     });

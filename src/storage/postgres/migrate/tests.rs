@@ -27,7 +27,7 @@ async fn checkpoints_that_were_jsonb_are_read_and_found_by_their_metadata() {
         r#"INSERT INTO checkpoints (tree_id, checkpoint_id, depth, thread_id, branch_id, source, step, checkpoint, metadata)
            VALUES ('{tree}', '{id}', 0, '{tree}', '{tree}', 'loop', 0,
              '{{"channel_values": {{"n": 5, "text": "a\u001a0b"}}, "channel_versions": {{"list": "1.000007", "n": "1.000007", "text": "1.000007"}}}}',
-             '{{"user": "ada", "deep": {{"b": 1.5}}}}');
+             '{{"graph_id": "chat", "assistant_id": "{id}", "user": "ada", "deep": {{"b": 1.5}}}}');
            INSERT INTO checkpoint_blobs (tree_id, channel, version, type, blob)
            VALUES ('{tree}', 'list', '1.000007', 'json', '[1,2]')"#
     );
@@ -50,6 +50,9 @@ async fn checkpoints_that_were_jsonb_are_read_and_found_by_their_metadata() {
     for (filter, found) in [
         (value!({"deep": {"b": 1.5}}), 1),
         (value!({"user": "bob"}), 0),
+        (value!({"graph_id": "chat"}), 1),
+        (value!({"assistant_id": (id.to_string()), "user": "ada"}), 1),
+        (value!({"graph_id": "other"}), 0),
     ] {
         let list = List {
             tree,

@@ -50,9 +50,10 @@ SELECT $1, $1, active_branch_id, metadata, config, $2 FROM threads WHERE thread_
 
 const CHECKPOINTS: &str = "
 INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id, root_checkpoint_id,
-       last_node_id, run_id, source, step, checkpoint, blob_versions, metadata, created_at, run_supersteps)
+       last_node_id, run_id, source, step, checkpoint, blob_versions, metadata, created_at, run_supersteps, graph_id, assistant_id)
 SELECT $2, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.depth, $2, c.branch_id, c.root_checkpoint_id,
-       c.last_node_id, c.run_id, c.source, c.step, c.checkpoint, c.blob_versions, c.metadata, c.created_at, c.run_supersteps FROM (
+       c.last_node_id, c.run_id, c.source, c.step, c.checkpoint, c.blob_versions, c.metadata, c.created_at, c.run_supersteps,
+       c.graph_id, c.assistant_id FROM (
     SELECT c.* FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ANY($3)
     UNION ALL
     SELECT c.* FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = ANY($3)

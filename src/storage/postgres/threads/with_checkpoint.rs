@@ -35,7 +35,7 @@ SELECT {THREAD},
   LEFT JOIN LATERAL (
     SELECT c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.root_checkpoint_id, c.depth, c.thread_id AS {thread},
            c.branch_id AS {branch}, c.run_id, c.source, c.step, c.last_node_id, c.event_number, c.checkpoint, c.blob_versions,
-           c.metadata AS {metadata}, c.created_at AS {created_at}, c.run_supersteps
+           c.metadata AS {metadata}, c.created_at AS {created_at}, c.run_supersteps, c.graph_id, c.assistant_id
       FROM checkpoints c WHERE c.tree_id = t.tree_id AND c.checkpoint_ns = ''
        AND c.checkpoint_id = COALESCE($3::uuid, b.head_checkpoint_id) LIMIT 1) c ON true
   LEFT JOIN LATERAL (

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::{
-    checkpoint::{BlobRow, CheckpointRow, Commit, Error, Result, Slot, WriteRow},
+    checkpoint::{
+        BlobRow, CheckpointRow, Commit, Error, Result, Slot, WriteRow, metadata::Columns,
+    },
     id::{BranchId, NodeId, TreeId},
     storage::sqlite::{branches, events},
     time::Timestamp,
@@ -140,15 +142,16 @@ fn insert_checkpoint(
     row: &CheckpointRow,
     depth: i32,
 ) -> Result<bool> {
+    let own = Columns::of(&row.metadata);
     let inserted = db
         .prepare_cached(
             "INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, \
              parent_checkpoint_id, depth, thread_id, branch_id, root_checkpoint_id, last_node_id, \
              event_number, run_id, source, step, checkpoint, metadata, created_at, run_supersteps, \
-             blob_versions) \
+             blob_versions, graph_id, assistant_id) \
              SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, \
               max(?10, coalesce((SELECT last_event_number FROM threads WHERE thread_id = ?6 AND ?2 = ''), 0)), \
-              ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18 \
+              ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20 \
              WHERE ?2 = '' OR NOT EXISTS (SELECT 1 FROM checkpoints \
               WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3)",
         )?
@@ -167,10 +170,12 @@ fn insert_checkpoint(
             row.source.as_str(),
             row.step,
             row.envelope,
-            row.metadata,
+            own.rest,
             row.created_at.0,
             row.run_supersteps,
             row.blob_versions,
+            own.graph,
+            own.assistant,
         ])?;
     Ok(inserted == 1)
 }

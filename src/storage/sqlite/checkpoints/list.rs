@@ -3,11 +3,11 @@
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
-use super::load::{read_checkpoint, stored};
+use super::load::{metadata_of, read_checkpoint, stored};
 use crate::{
     checkpoint::{List, Result, Stored, filter::MetadataFilter},
     id::{CheckpointId, RunId},
-    storage::sqlite::columns::{id, id_if, json_map},
+    storage::sqlite::columns::{id, id_if, map_of},
     value::contains_map,
 };
 
@@ -107,5 +107,5 @@ fn is_accepted(filter: &MetadataFilter, row: &Row<'_>) -> rusqlite::Result<bool>
     if filter.run.is_some() && id_if::<RunId>(row, 7)? != filter.run {
         return Ok(false);
     }
-    Ok(filter.rest.is_empty() || contains_map(&json_map(row, 13)?, &filter.rest))
+    Ok(filter.rest.is_empty() || contains_map(&map_of(&metadata_of(row)?, 13)?, &filter.rest))
 }

@@ -6,7 +6,9 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
 use super::{blobs::values_of, page::WRITTEN};
 use crate::{
-    checkpoint::{At, CheckpointRow, Error, Query, Result, Source, Stored, WriteRow},
+    checkpoint::{
+        At, CheckpointRow, Error, Query, Result, Source, Stored, WriteRow, metadata::Columns,
+    },
     id::{BranchId, CheckpointId, TreeId},
     storage::sqlite::columns::{id, id_if, parsed},
     tree::load::AT_ONCE,
@@ -29,10 +31,20 @@ pub(super) fn read_checkpoint(row: &Row<'_>) -> rusqlite::Result<CheckpointRow> 
         event_number: row.get(11)?,
         envelope: row.get_ref(12)?.as_bytes()?.to_vec(),
         blob_versions: row.get(16)?,
-        metadata: row.get(13)?,
+        metadata: metadata_of(row)?,
         created_at: crate::time::Timestamp(row.get(14)?),
         run_supersteps: row.get(15)?,
     })
+}
+
+/// The metadata of a row of [`select`], of which columns have a part.
+pub(super) fn metadata_of(row: &Row<'_>) -> rusqlite::Result<String> {
+    let columns = Columns {
+        graph: row.get_ref(17)?.as_str_or_null()?,
+        assistant: id_if(row, 18)?,
+        rest: row.get_ref(13)?.as_str()?.into(),
+    };
+    Ok(columns.text())
 }
 
 /// One checkpoint with values and pending writes.

@@ -9,7 +9,7 @@ use super::{
     MAX_WALK,
     blobs::{blobs, version_of},
     list::each,
-    load::{BY_ID, read_checkpoint, writes_at},
+    load::{BY_ID, metadata_of, read_checkpoint, writes_at},
 };
 use crate::{
     checkpoint::{
@@ -126,7 +126,11 @@ impl<'a> Pager<'a> {
             run: id_if(row, 7)?,
             source: parsed::<Source>(row, 8)?,
             step: row.get(9)?,
-            metadata: self.scope.metadata.then(|| metadata.to_owned()),
+            metadata: if self.scope.metadata {
+                Some(metadata_of(row)?)
+            } else {
+                None
+            },
             bytes,
         });
         Ok(())

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::super::arrays::{Blobs, Events, Nodes, Writes};
 use crate::{
-    checkpoint::{Commit, Error},
+    checkpoint::{Commit, Error, metadata},
     storage::postgres::columns::{Json, Time},
 };
 
@@ -44,6 +44,8 @@ struct Checkpoints<'a> {
     metadata: Vec<Json<'a>>,
     times: Vec<Time>,
     run_supersteps: Vec<i32>,
+    graphs: Vec<Option<&'a str>>,
+    assistants: Vec<Option<Uuid>>,
 }
 
 /// What rows of the other tables are of.
@@ -155,7 +157,10 @@ impl<'a> Columns<'a> {
         rows.envelopes.push(&row.envelope);
         rows.blob_versions
             .push(Json::new(row.blob_versions.as_str()));
-        rows.metadata.push(Json::new(row.metadata.as_str()));
+        let own = metadata::Columns::of(&row.metadata);
+        rows.metadata.push(Json::new(own.rest));
+        rows.graphs.push(own.graph);
+        rows.assistants.push(own.assistant.map(|id| id.0));
         rows.times.push(Time(row.created_at));
         rows.run_supersteps.push(row.run_supersteps);
     }
@@ -266,6 +271,8 @@ impl<'a> Columns<'a> {
             &events.messages,
             // $71
             &rows.blob_versions,
+            &rows.graphs,
+            &rows.assistants,
         ]
     }
 }
