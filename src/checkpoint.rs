@@ -13,6 +13,7 @@ pub(crate) mod delta;
 pub(crate) mod filter;
 pub(crate) mod frame;
 pub(crate) mod metadata;
+pub(crate) mod paths;
 pub(crate) mod rows;
 pub(crate) mod saver;
 

@@ -1,6 +1,6 @@
 //! How values become bytes and come back. The only file that names bincode.
 //!
-//! Every stored value has a tag beside it. `bincode` is this program's own form: a format byte,
+//! Every stored value has a tag beside it. `b` (in full `bincode`) is this program's own form: a format byte,
 //! then per value a kind byte and its content in bincode's standard configuration (variable-length
 //! integers, little endian). Texts that are UUIDs or well-known words are stored as such. `json` is the readable form, `null` an empty one. Anything else is
 //! stored as an opaque value and never interpreted.
@@ -21,8 +21,10 @@ use crate::value::{self, JsonError, Map, Opaque, Value};
 pub(crate) mod envelope;
 mod words;
 
-/// Tag of this program's own binary form.
-pub const BINCODE: &str = "bincode";
+/// Tag of this program's own binary form: one character, since every row has it.
+pub const BINCODE: &str = "b";
+/// The same tag in rows of earlier versions.
+const BINCODE_IN_FULL: &str = "bincode";
 /// Tag of JSON text.
 pub const JSON: &str = "json";
 /// Tag of null, which has no bytes.
@@ -128,7 +130,7 @@ pub fn encode_tagged(value: &Value, format: Format) -> (Arc<str>, Vec<u8>) {
 }
 
 fn is_known(tag: &str) -> bool {
-    matches!(tag, BINCODE | JSON | NULL)
+    matches!(tag, BINCODE | BINCODE_IN_FULL | JSON | NULL)
 }
 
 fn survives_json(value: &Value) -> bool {
@@ -157,7 +159,7 @@ pub fn decode(tag: &str, bytes: &[u8]) -> Result<Value, Error> {
         return Err(Error::TooLong(bytes.len()));
     }
     match tag {
-        BINCODE => decode_binary(bytes),
+        BINCODE | BINCODE_IN_FULL => decode_binary(bytes),
         JSON => Ok(Value::from_json_slice(bytes)?),
         NULL if bytes.is_empty() => Ok(Value::Null),
         NULL => Err(Error::Trailing(bytes.len())),

@@ -116,6 +116,8 @@ fn key_order_is_kept() {
 fn tags_choose_the_reader() {
     assert_eq!(decode(JSON, br#"{"a":1.0}"#).unwrap(), value!({"a": 1.0}));
     assert_eq!(decode(NULL, b"").unwrap(), Value::Null);
+    assert_eq!(decode("b", &[1, 2]).unwrap(), Value::Bool(true));
+    assert_eq!(decode("bincode", &[1, 2]).unwrap(), Value::Bool(true));
     assert_eq!(decode(NULL, b"x"), Err(Error::Trailing(1)));
     assert!(decode(JSON, b"{").is_err());
 }

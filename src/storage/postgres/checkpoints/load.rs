@@ -8,7 +8,9 @@ use uuid::Uuid;
 
 use super::{COLUMNS, WRITES, blobs::blobs_of};
 use crate::{
-    checkpoint::{At, CheckpointRow, Error, Query, Stored, WriteRow, metadata::Columns},
+    checkpoint::{
+        At, CheckpointRow, Error, Query, Stored, WriteRow, metadata::Columns, paths::whole,
+    },
     id::{AssistantId, BranchId, CheckpointId, NodeId, RunId, TaskId, ThreadId},
     storage::postgres::{
         columns::{JsonText, Time, column, name, unname, word},
@@ -110,7 +112,7 @@ pub(super) fn aggregated_writes<'a>(
             branch: BranchId(branches[index]),
             task: TaskId(tasks[index]),
             idx: idxs[index],
-            path: unname(paths[index]),
+            path: unname(&whole(paths[index])),
             channel: channels[index].map(unname),
             tag: Arc::from(tags[index]),
             bytes,

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::{
     checkpoint::{
-        BlobRow, CheckpointRow, Commit, Error, Result, Slot, WriteRow, metadata::Columns,
+        BlobRow, CheckpointRow, Commit, Error, Result, Slot, WriteRow, metadata::Columns, paths,
     },
     id::{BranchId, NodeId, TreeId},
     storage::sqlite::{branches, events},
@@ -228,7 +228,7 @@ pub(super) fn insert_writes(
             branch,
             write.task,
             write.idx,
-            write.path,
+            paths::shortened(&write.path),
             write.channel,
             write.tag,
             write.bytes,

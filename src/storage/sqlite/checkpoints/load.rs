@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use super::{blobs::values_of, page::WRITTEN};
 use crate::{
     checkpoint::{
-        At, CheckpointRow, Error, Query, Result, Source, Stored, WriteRow, metadata::Columns,
+        At, CheckpointRow, Error, Query, Result, Source, Stored, WriteRow, metadata::Columns, paths,
     },
     id::{BranchId, CheckpointId, TreeId},
     storage::sqlite::columns::{id, id_if, parsed},
@@ -243,7 +243,7 @@ pub(super) fn writes_at(
             branch: id(row, 0)?,
             task: id(row, 1)?,
             idx,
-            path: row.get(3)?,
+            path: paths::whole(row.get_ref(3)?.as_str()?).into(),
             channel: row.get(4)?,
             tag: row.get(5)?,
             bytes: row.get(6)?,

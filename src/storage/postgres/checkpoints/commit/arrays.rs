@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use uuid::Uuid;
 
 use crate::{
-    checkpoint::{BlobRow, Error, EventRow, NodeRow, WriteRow},
+    checkpoint::{BlobRow, Error, EventRow, NodeRow, WriteRow, paths},
     storage::postgres::columns::{Json, name},
     tree::event,
 };
@@ -67,7 +67,10 @@ impl<'a> Writes<'a> {
             self.checkpoints.push(row.checkpoint.0);
             self.tasks.push(row.task.0);
             self.idxs.push(row.idx);
-            self.paths.push(name(&row.path));
+            self.paths.push(match paths::shortened(&row.path) {
+                Cow::Borrowed(path) => name(path),
+                Cow::Owned(path) => Cow::Owned(name(&path).into_owned()),
+            });
             self.channels.push(row.channel.as_deref().map(name));
             self.tags.push(&row.tag);
             self.bytes.push(&row.bytes);
