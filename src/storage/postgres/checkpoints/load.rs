@@ -113,7 +113,7 @@ pub(super) fn aggregated_writes<'a>(
             task: TaskId(tasks[index]),
             idx: idxs[index],
             path: unname(&whole(paths[index])),
-            channel: channels[index].map(unname),
+            channel: channels[index].filter(|name| !name.is_empty()).map(unname),
             tag: Arc::from(tags[index]),
             bytes,
             upsert: false,

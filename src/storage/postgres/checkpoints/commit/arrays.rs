@@ -48,7 +48,8 @@ pub(crate) struct Writes<'a> {
     pub(crate) tasks: Vec<Uuid>,
     pub(crate) idxs: Vec<i32>,
     pub(crate) paths: Vec<Cow<'a, str>>,
-    pub(crate) channels: Vec<Option<Cow<'a, str>>>,
+    /// Empty for output: a row without NULL takes eight bytes less.
+    pub(crate) channels: Vec<Cow<'a, str>>,
     pub(crate) tags: Vec<&'a str>,
     pub(crate) bytes: Vec<&'a [u8]>,
     pub(crate) upserts: Vec<bool>,
@@ -71,7 +72,8 @@ impl<'a> Writes<'a> {
                 Cow::Borrowed(path) => name(path),
                 Cow::Owned(path) => Cow::Owned(name(&path).into_owned()),
             });
-            self.channels.push(row.channel.as_deref().map(name));
+            self.channels
+                .push(row.channel.as_deref().map(name).unwrap_or_default());
             self.tags.push(&row.tag);
             self.bytes.push(&row.bytes);
             self.upserts.push(row.upsert);
