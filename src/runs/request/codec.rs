@@ -1,7 +1,8 @@
 //! A run's request as its row stores it: names that every request has, and ids that the row has
-//! in columns, become one character each. Decoding restores the request as it was.
+//! in columns, become one character each. Fields with the value that most requests have are left out.
+//! Decoding restores the request as it was.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::{
     checkpoint::codec,
@@ -43,9 +44,30 @@ const NAMES: [&str; 27] = [
 /// Fields whose values are the client's: they are stored unchanged.
 const OWN: [&str; 3] = ["input", "command", "context"];
 
+/// The fields that every request has, in their order, each with the value that is not stored: never change one.
+static FIELDS: LazyLock<[(&str, Option<Value>); 14]> = LazyLock::new(|| {
+    [
+        ("input", None),
+        ("command", Some(Value::Null)),
+        ("config", None),
+        ("context", Some(Value::map(Map::new()))),
+        ("stream_mode", None),
+        ("interrupt_before", Some(Value::Null)),
+        ("interrupt_after", Some(Value::Null)),
+        ("webhook", Some(Value::Null)),
+        ("feedback_keys", Some(Value::Null)),
+        ("temporary", Some(false.into())),
+        ("subgraphs", Some(false.into())),
+        ("resumable", Some(false.into())),
+        ("checkpoint_during", Some(true.into())),
+        ("durability", Some("async".into())),
+    ]
+});
+
 /// Begins texts that begin with a character of this kind themselves.
 const ESCAPE: char = '\u{1f}';
-/// A field that marks a request in this form.
+/// A field that marks a request in this form: true where fields are left out, null in requests of
+/// earlier versions, which have all of them.
 const MARK: &str = "\u{1e}";
 
 /// The ids of a run that its row has in columns.
@@ -76,7 +98,12 @@ pub fn encode(request: &Value, columns: Columns) -> Vec<u8> {
     };
     let texts = columns.texts();
     let mut short = Map::with_capacity(map.len() + 1);
-    for (name, value) in map {
+    let is_usual = has_usual_fields(map);
+    for (at, (name, value)) in map.iter().enumerate() {
+        let usual = FIELDS.get(at).and_then(|(_, usual)| usual.as_ref());
+        if is_usual && usual == Some(value) {
+            continue;
+        }
         let value = if OWN.contains(&&**name) {
             value.clone()
         } else {
@@ -84,7 +111,12 @@ pub fn encode(request: &Value, columns: Columns) -> Vec<u8> {
         };
         short.insert(short_name(name), value);
     }
-    short.insert(MARK, Value::Null);
+    let mark = if is_usual {
+        Value::Bool(true)
+    } else {
+        Value::Null
+    };
+    short.insert(MARK, mark);
     codec::encode(&Value::map(short))
 }
 
@@ -94,13 +126,21 @@ pub fn encode(request: &Value, columns: Columns) -> Vec<u8> {
 /// The bytes are not those of a request.
 pub fn decode(tag: &str, bytes: &[u8], columns: Columns) -> Result<Value, codec::Error> {
     let mut value = codec::decode(tag, bytes)?;
-    let marked = value.get(MARK).is_some();
-    let Some(map) = value.make_map_mut().filter(|_| marked) else {
+    let Some(mark) = value.get(MARK).cloned() else {
+        return Ok(value);
+    };
+    let Some(map) = value.make_map_mut() else {
         return Ok(value);
     };
     map.remove(MARK);
     let texts = columns.texts();
-    let mut whole = Map::with_capacity(map.len());
+    let mut whole = Map::with_capacity(map.len().max(FIELDS.len()));
+    if mark == Value::Bool(true) {
+        // Each field takes its place, and those that are stored their value below.
+        for (name, usual) in FIELDS.iter() {
+            whole.insert(*name, usual.clone().unwrap_or(Value::Null));
+        }
+    }
     for (name, value) in map.iter() {
         let name = whole_name(name);
         let value = if OWN.contains(&&*name) {
@@ -111,6 +151,14 @@ pub fn decode(tag: &str, bytes: &[u8], columns: Columns) -> Result<Value, codec:
         whole.insert(name, value);
     }
     Ok(Value::map(whole))
+}
+
+/// Whether a request begins with all usual fields, in their order.
+fn has_usual_fields(map: &Map) -> bool {
+    let mut names = map.keys();
+    FIELDS
+        .iter()
+        .all(|(field, _)| names.next().is_some_and(|name| &**name == *field))
 }
 
 /// A run's metadata as its row stores it; `None` when the request has it already, so that the row
@@ -254,6 +302,50 @@ mod tests {
             stored.len(),
             whole.len()
         );
+    }
+
+    #[test]
+    fn usual_fields_are_left_out_and_come_back_in_their_place() {
+        let columns = columns();
+        let usual = value!({
+            "input": {"n": 1}, "command": null, "config": {"configurable": {}}, "context": {},
+            "stream_mode": ["values"], "interrupt_before": null, "interrupt_after": null, "webhook": null,
+            "feedback_keys": null, "temporary": false, "subgraphs": false, "resumable": false,
+            "checkpoint_during": true, "durability": "async",
+        });
+        let mut other = usual.as_map().unwrap().clone();
+        for (name, value) in [
+            ("command", value!({"resume": 1})),
+            ("webhook", value!("http://localhost")),
+            ("temporary", value!(true)),
+            ("durability", value!("exit")),
+            ("branching", value!({"activate": true})),
+        ] {
+            other.insert(name, value);
+        }
+        for request in [&usual, &Value::map(other)] {
+            let restored = back(request, columns);
+            assert_eq!(restored.to_json(), request.to_json());
+        }
+        assert!(encode(&usual, columns).len() < 40);
+        // Requests whose fields have another order, or not all of them, are stored whole.
+        let mut fewer = usual.as_map().unwrap().clone();
+        fewer.remove("webhook");
+        let moved = fewer.clone();
+        let mut moved = Map::from_iter(moved.into_iter().chain([("webhook".into(), Value::Null)]));
+        moved.insert("temporary", value!(1));
+        for request in [Value::map(fewer), Value::map(moved)] {
+            assert_eq!(back(&request, columns).to_json(), request.to_json());
+        }
+    }
+
+    #[test]
+    fn a_request_of_an_earlier_version_is_read() {
+        let columns = columns();
+        let stored = value!({"\u{1}": {"n": 1}, "\u{2}": null, "\u{1e}": null});
+        let bytes = codec::encode(&stored);
+        let request = decode(codec::BINCODE, &bytes, columns).unwrap();
+        assert_eq!(request.to_json(), r#"{"input":{"n":1},"command":null}"#);
     }
 
     #[test]
