@@ -19,8 +19,8 @@ on_both_storages!(
 const TURN: u64 = 400;
 
 /// Of checkpoints, values and results, and of everything, per byte of text.
-const STATE_LIMIT: f64 = 6.9;
-const WHOLE_LIMIT: f64 = 13.3;
+const STATE_LIMIT: f64 = 6.0;
+const WHOLE_LIMIT: f64 = 12.4;
 /// Of twice as long a chat.
 const GROWTH_LIMIT: f64 = 2.1;
 
