@@ -200,7 +200,7 @@ mod armed {
             }
             Act::While(file) => {
                 while file.exists() {
-                    std::thread::sleep(LOOK);
+                    std::thread::sleep(POLL);
                 }
                 false
             }
@@ -217,7 +217,7 @@ mod armed {
             }
             Act::While(file) => {
                 while file.exists() {
-                    tokio::time::sleep(LOOK).await;
+                    tokio::time::sleep(POLL).await;
                 }
                 false
             }
@@ -225,8 +225,8 @@ mod armed {
         }
     }
 
-    /// The pause between two looks for a file.
-    const LOOK: Duration = Duration::from_millis(5);
+    /// How often it is seen whether a file exists.
+    const POLL: Duration = Duration::from_millis(5);
 
     enum Act {
         Wait(Duration),

@@ -12,6 +12,8 @@ use crate::{place::block_on, server::Server};
 /// How long an answer may be silent.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+type Headers<'a> = [(&'a str, &'a str)];
+
 /// Sends requests to one server, each on a connection of its own.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -88,17 +90,33 @@ impl Client {
     }
 
     fn connect(&self) -> TcpStream {
-        let Some(source) = self.source else {
-            return TcpStream::connect(&self.address).unwrap();
+        let stream = match self.source {
+            None => TcpStream::connect(&self.address).unwrap(),
+            Some(source) => block_on(async {
+                let socket = TcpSocket::new_v4().unwrap();
+                socket.bind((source, 0).into()).unwrap();
+                let stream = socket.connect(self.address.parse().unwrap()).await;
+                let stream = stream.unwrap().into_std().unwrap();
+                stream.set_nonblocking(false).unwrap();
+                stream
+            }),
         };
-        block_on(async {
-            let socket = TcpSocket::new_v4().unwrap();
-            socket.bind((source, 0).into()).unwrap();
-            let stream = socket.connect(self.address.parse().unwrap()).await;
-            let stream = stream.unwrap().into_std().unwrap();
-            stream.set_nonblocking(false).unwrap();
-            stream
-        })
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// The head of a request with a body of so many bytes, if it has one.
+    fn head(&self, method: &str, path: &str, headers: &Headers, body: Option<usize>) -> String {
+        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\n", self.address);
+        let key = self.key.as_deref().map(|key| ("x-api-key", key));
+        for (name, value) in headers.iter().copied().chain(key) {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if let Some(length) = body {
+            head.push_str(&format!("content-length: {length}\r\n"));
+        }
+        head + "\r\n"
     }
 
     /// A GET.
@@ -128,7 +146,10 @@ impl Client {
 
     /// Any request; gives the head of its answer as soon as that is there.
     pub fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Open {
-        Open::read(self.begin(method, path, headers, body), method)
+        Open::of(
+            BufReader::new(self.begin(method, path, headers, body)),
+            method,
+        )
     }
 
     /// A POST of JSON, and its whole answer; none if that does not begin to come in time, when the client leaves.
@@ -137,23 +158,13 @@ impl Client {
         stream.set_read_timeout(Some(patience)).unwrap();
         stream.peek(&mut [0]).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Some(Open::read(stream, "POST").whole())
+        Some(Open::of(BufReader::new(stream), "POST").whole())
     }
 
     fn begin(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> TcpStream {
         let stream = self.connect();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\n", self.address);
-        let key = self.key.as_deref().map(|key| ("x-api-key", key));
-        for (name, value) in headers.iter().copied().chain(key) {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        if !body.is_empty() || method == "POST" {
-            head.push_str(&format!("content-length: {}\r\n", body.len()));
-        }
-        head.push_str("\r\n");
-        let mut request = head.into_bytes();
+        let length = (!body.is_empty() || method == "POST").then_some(body.len());
+        let mut request = self.head(method, path, headers, length).into_bytes();
         request.extend_from_slice(body);
         // A server that refuses a body early may close before all of it was sent.
         (&stream).write_all(&request).ok();
@@ -164,19 +175,8 @@ impl Client {
     /// when it begins to read it, so its head has been looked at when this returns.
     pub fn hold(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Held {
         let stream = self.connect();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {}\r\nexpect: 100-continue\r\n\
-             content-length: {}\r\n",
-            self.address,
-            body.len()
-        );
-        let key = self.key.as_deref().map(|key| ("x-api-key", key));
-        for (name, value) in headers.iter().copied().chain(key) {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        head.push_str("\r\n");
+        let headers = [headers, &[("expect", "100-continue")]].concat();
+        let head = self.head(method, path, &headers, Some(body.len()));
         (&stream).write_all(head.as_bytes()).unwrap();
         let mut reader = BufReader::new(stream);
         let first = line(&mut reader);
@@ -194,14 +194,10 @@ impl Client {
     /// A POST of a body in chunks that are written as given and never ended.
     pub fn open_chunked(&self, path: &str, chunks: &[u8]) -> Open {
         let stream = self.connect();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: {}\r\ntransfer-encoding: chunked\r\n\r\n",
-            self.address
-        );
+        let head = self.head("POST", path, &[("transfer-encoding", "chunked")], None);
         (&stream).write_all(head.as_bytes()).unwrap();
         (&stream).write_all(chunks).ok();
-        Open::read(stream, "POST")
+        Open::of(BufReader::new(stream), "POST")
     }
 
     /// A new thread's id.
@@ -310,10 +306,6 @@ impl Answer {
 }
 
 impl Open {
-    fn read(stream: TcpStream, method: &str) -> Self {
-        Self::of(BufReader::new(stream), method)
-    }
-
     fn of(mut reader: BufReader<TcpStream>, method: &str) -> Self {
         let first = line(&mut reader);
         let status = first.split(' ').nth(1).and_then(|code| code.parse().ok());
