@@ -157,17 +157,15 @@ impl Client {
         let stream = self.begin("POST", path, &[], body.to_string().as_bytes());
         stream.set_read_timeout(Some(patience)).unwrap();
         stream.peek(&mut [0]).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Some(Open::of(BufReader::new(stream), "POST").whole())
     }
 
     fn begin(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> TcpStream {
         let stream = self.connect();
         let length = (!body.is_empty() || method == "POST").then_some(body.len());
-        let mut request = self.head(method, path, headers, length).into_bytes();
-        request.extend_from_slice(body);
+        let head = self.head(method, path, headers, length);
         // A server that refuses a body early may close before all of it was sent.
-        (&stream).write_all(&request).ok();
+        (&stream).write_all(&[head.as_bytes(), body].concat()).ok();
         stream
     }
 
