@@ -6,7 +6,11 @@
 //! there once. Numbers are bincode's variable-length integers, the random part of a version is four
 //! bytes.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap, hash_map::Entry},
+    sync::Arc,
+};
 
 use bincode::de::{BorrowDecode, BorrowDecoder, Decode};
 use bincode::enc::write::Writer;
@@ -138,9 +142,8 @@ impl<'a> Names<'a> {
 
     /// The position of the channel by which branches start a node, of those with a version.
     fn branch_to(&self, node: &str) -> Option<usize> {
-        self.versioned
-            .iter()
-            .position(|name| name.strip_prefix(words::BRANCH) == Some(node))
+        let name = [words::BRANCH, node].concat();
+        self.versioned.binary_search(&&*name).ok()
     }
 
     fn encode<E: Encoder>(&self, name: &str, encoder: &mut E) -> Result<(), EncodeError> {
@@ -151,18 +154,25 @@ impl<'a> Names<'a> {
 }
 
 /// The different versions of an envelope: those that channels have, and others that nodes consumed.
-struct VersionTable(Vec<Version>);
+#[derive(Default)]
+struct VersionTable {
+    versions: Vec<Version>,
+    /// Where each is, for what is encoded.
+    positions: HashMap<Version, u64>,
+}
 
 impl VersionTable {
     fn of(envelope: &Envelope<'_>) -> Self {
-        let mut table = Vec::new();
+        let mut table = Self::default();
         let consumed = envelope.consumed.values().flat_map(BTreeMap::values);
         for version in envelope.versions.values().chain(consumed) {
-            if !table.contains(version) {
-                table.push(*version);
+            let next = table.versions.len() as u64;
+            if let Entry::Vacant(entry) = table.positions.entry(*version) {
+                entry.insert(next);
+                table.versions.push(*version);
             }
         }
-        Self(table)
+        table
     }
 
     fn encode_position<E: Encoder>(
@@ -170,22 +180,22 @@ impl VersionTable {
         version: &Version,
         encoder: &mut E,
     ) -> Result<(), EncodeError> {
-        let position = self.0.iter().position(|known| known == version);
+        let position = self.positions.get(version);
         let position = position.ok_or(EncodeError::Other("a version has no position"))?;
-        (position as u64).encode(encoder)
+        position.encode(encoder)
     }
 }
 
 impl Encode for VersionTable {
     fn encode<E: Encoder>(&self, encoder: &mut E) -> Result<(), EncodeError> {
-        (self.0.len() as u64).encode(encoder)?;
+        (self.versions.len() as u64).encode(encoder)?;
         // The counters are near each other, so that what each lacks to the greatest is short.
-        let greatest = self.0.iter().map(|version| version.counter).max();
+        let greatest = self.versions.iter().map(|version| version.counter).max();
         let Some(greatest) = greatest else {
             return Ok(());
         };
         greatest.encode(encoder)?;
-        self.0.iter().try_for_each(|version| {
+        self.versions.iter().try_for_each(|version| {
             (greatest - version.counter).encode(encoder)?;
             encoder.writer().write(&version.salt.to_le_bytes())
         })
@@ -198,7 +208,7 @@ impl<'de, C> BorrowDecode<'de, C> for VersionTable {
     ) -> Result<Self, DecodeError> {
         let len = read_len(decoder)?;
         if len == 0 {
-            return Ok(Self(Vec::new()));
+            return Ok(Self::default());
         }
         let greatest = u64::decode(decoder)?;
         let mut table = Vec::with_capacity(len.min(AHEAD));
@@ -209,7 +219,10 @@ impl<'de, C> BorrowDecode<'de, C> for VersionTable {
                 salt: u32::from_le_bytes(read_array(decoder)?),
             });
         }
-        Ok(Self(table))
+        Ok(Self {
+            versions: table,
+            ..Self::default()
+        })
     }
 }
 
@@ -277,7 +290,7 @@ impl<'de, C> BorrowDecode<'de, C> for Envelope<'static> {
         let table = VersionTable::borrow_decode(decoder)?;
         let mut versions = Versions::new();
         for name in names.iter().take(versioned) {
-            versions.insert(name.clone(), at_position(decoder, &table.0)?);
+            versions.insert(name.clone(), at_position(decoder, &table.versions)?);
         }
         let len = read_len(decoder)?;
         let mut values = Vec::with_capacity(len.min(AHEAD));
@@ -292,9 +305,12 @@ impl<'de, C> BorrowDecode<'de, C> for Envelope<'static> {
             let mut of_node = Versions::new();
             for _ in 0..read_len(decoder)? {
                 let name = at_position(decoder, &names)?;
-                of_node.insert(name, at_position(decoder, &table.0)?);
+                of_node.insert(name, at_position(decoder, &table.versions)?);
             }
-            consumed.insert(node, of_node);
+            // Else few bytes would make a long name again and again.
+            if consumed.insert(node, of_node).is_some() {
+                return Err(DecodeError::Other("a node stands there twice"));
+            }
         }
         let form = u8::decode(decoder)?;
         let updated = match form & !HAS_TASK {
