@@ -117,8 +117,8 @@ pub(super) async fn once(
     {
         Some(outcome) => outcome,
         None => {
-            // Who waits takes the place of a stream, and no slot that others need to be worked on.
-            let _place = call.stream_slot()?;
+            // Who waits takes the slot of a stream, and none that others need to be worked on.
+            let _slot = call.stream_slot()?;
             let wait = call.idempotency().wait(&replayed.key, replayed.hash);
             call.slot.lend_until(wait).await?
         }

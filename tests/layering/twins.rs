@@ -13,7 +13,7 @@ const ALONE: &[&str] = &[
     "sqlite/connection/writer.rs",
     "sqlite/threads/slots.rs",
     // Postgres: what a connection carried, what becomes of one that fails, turns at what many want to lock, hints between
-    // processes, and commits and runs that are written together by one statement.
+    // processes, and commits, runs and derived rows that are written together by one statement.
     "postgres/connection/client.rs",
     "postgres/connection/failure.rs",
     "postgres/connection/hot.rs",
@@ -24,6 +24,7 @@ const ALONE: &[&str] = &[
     "postgres/checkpoints/commit/batch/columns.rs",
     "postgres/checkpoints/commit/end.rs",
     "postgres/checkpoints/commit/queue.rs",
+    "postgres/projections/columns.rs",
     "postgres/threads/create/group.rs",
     "postgres/runs/create/batch.rs",
     "postgres/runs/create/group.rs",
