@@ -1,9 +1,10 @@
 //! How values become bytes and come back. The only file that names bincode.
 //!
-//! Every stored value has a tag beside it. `b` (in full `bincode`) is this program's own form: a format byte,
-//! then per value a kind byte and its content in bincode's standard configuration (variable-length
-//! integers, little endian). Texts that are UUIDs or well-known words are stored as such. `json` is the readable form, `null` an empty one. Anything else is
-//! stored as an opaque value and never interpreted.
+//! Every stored value has a tag beside it. `b` (`bincode` in rows of earlier versions) is this program's own
+//! form: a format byte, then per value a kind byte and its content in bincode's standard configuration
+//! (variable-length integers, little endian). A text that is a UUID takes its 16 bytes, one that is a
+//! well-known word its number. `json` is the readable form, `null` an empty one. Anything else is stored as
+//! an opaque value and never interpreted.
 
 use std::sync::Arc;
 

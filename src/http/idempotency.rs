@@ -120,7 +120,7 @@ pub(super) async fn once(
             // Who waits takes the slot of a stream, and none that others need to be worked on.
             let _slot = call.stream_slot()?;
             let wait = call.idempotency().wait(&replayed.key, replayed.hash);
-            call.slot.lend_until(wait).await?
+            call.slot.try_lend(wait).await?
         }
     };
     let guard = match outcome {

@@ -307,7 +307,7 @@ impl<'de, C> BorrowDecode<'de, C> for Envelope<'static> {
                 let name = at_position(decoder, &names)?;
                 of_node.insert(name, at_position(decoder, &table.versions)?);
             }
-            // Else few bytes would make a long name again and again.
+            // Each repetition takes two bytes here and a copy of the whole name in memory.
             if consumed.insert(node, of_node).is_some() {
                 return Err(DecodeError::Other("a node stands there twice"));
             }

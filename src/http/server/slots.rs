@@ -68,10 +68,7 @@ impl Slot {
     }
 
     /// Lets others have the slot while something is waited for that may fail: then it is not taken again.
-    pub async fn lend_until<T, E>(
-        &self,
-        waits: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, E> {
+    pub async fn try_lend<T, E>(&self, waits: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         self.permits.lock().clear();
         let result = waits.await?;
         self.retake().await;

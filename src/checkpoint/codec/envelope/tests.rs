@@ -122,3 +122,11 @@ fn the_envelope_of_a_chat_is_short() {
     });
     assert_eq!(encoded.len(), 44);
 }
+
+#[test]
+fn an_envelope_that_names_a_node_twice_is_an_error() {
+    let mut bytes = encode(&full());
+    let second = bytes.iter().rposition(|byte| *byte == b'o').unwrap();
+    bytes[second] = b'n';
+    assert!(matches!(decode(&bytes), Err(Error::Damaged(_))));
+}
