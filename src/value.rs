@@ -12,6 +12,7 @@ mod de;
 mod error;
 mod json;
 mod map;
+mod memory;
 mod python;
 mod schema;
 mod ser;
@@ -46,7 +47,7 @@ pub enum Value {
     /// Text.
     Str(Arc<str>),
     /// Raw bytes; base64 text in JSON.
-    Bytes(Bytes),
+    Bytes(Arc<[u8]>),
     /// A list.
     List(Arc<Vec<Value>>),
     /// A map with text keys, in insertion order.
@@ -129,7 +130,7 @@ impl Value {
     }
 
     /// The bytes, if these are bytes.
-    pub fn as_bytes(&self) -> Option<&Bytes> {
+    pub fn as_bytes(&self) -> Option<&[u8]> {
         match self {
             Value::Bytes(b) => Some(b),
             _ => None,
@@ -245,7 +246,7 @@ impl fmt::Debug for Value {
             Value::Uint(u) => u.fmt(f),
             Value::Float(x) => x.fmt(f),
             Value::Str(s) => s.fmt(f),
-            Value::Bytes(b) => b.fmt(f),
+            Value::Bytes(b) => fmt::Debug::fmt(b, f),
             Value::List(items) => items.fmt(f),
             Value::Map(map) => map.fmt(f),
             Value::Opaque(opaque) => opaque.fmt(f),

@@ -46,7 +46,7 @@ impl DecodedCheckpoints {
     pub fn insert(&self, tree: TreeId, mut decoded: Decoded) {
         decoded.writes.clear();
         decoded.references.clear();
-        let (id, bytes) = (decoded.checkpoint.id, decoded.weight());
+        let (id, bytes) = (decoded.checkpoint.id, decoded.memory());
         self.entries
             .insert((tree, id), Arc::new(decoded), bytes, None);
     }

@@ -3,7 +3,8 @@
 //! Every stored value has a tag beside it. `b` (`bincode` in rows of earlier versions) is this program's own
 //! form: a format byte, then per value a kind byte and its content in bincode's standard configuration
 //! (variable-length integers, little endian). A text that is a UUID takes its 16 bytes, one that is a
-//! well-known word its number. `json` is the readable form, `null` an empty one. Anything else is stored as
+//! well-known word its number. A number behind the `b` is the multiple of its bytes that a value [weighs](weight()).
+//! `json` is the readable form, `null` an empty one. Anything else is stored as
 //! an opaque value and never interpreted.
 
 use std::sync::Arc;
@@ -20,7 +21,10 @@ use uuid::Uuid;
 use crate::value::{self, JsonError, Map, Opaque, Value};
 
 pub(crate) mod envelope;
+mod weight;
 mod words;
+
+pub use weight::{IN_MEMORY, JSON_TEXT, heavier, memory, weight};
 
 /// Tag of this program's own binary form: one character, since every row has it.
 pub const BINCODE: &str = "b";
@@ -104,7 +108,7 @@ pub enum Format {
     Json,
 }
 
-/// Encodes a value in the binary form, tag `bincode`.
+/// Encodes a value in the binary form, for rows without a tag.
 ///
 /// A value nested deeper than [`MAX_DEPTH`](crate::value::MAX_DEPTH) could not be decoded: such values are refused
 /// where they are accepted (`Value::is_deeper_than`).
@@ -126,12 +130,18 @@ pub fn encode_tagged(value: &Value, format: Format) -> (Arc<str>, Vec<u8>) {
         value if format == Format::Json && survives_json(value) => {
             (JSON.into(), value.to_json().into_bytes())
         }
-        value => (BINCODE.into(), encode(value)),
+        value => encode_weighed(value),
     }
 }
 
+/// Encodes a value in the binary form, with the tag that says what it weighs.
+pub fn encode_weighed(value: &Value) -> (Arc<str>, Vec<u8>) {
+    let bytes = encode(value);
+    (weight::tag(value, bytes.len()), bytes)
+}
+
 fn is_known(tag: &str) -> bool {
-    matches!(tag, BINCODE | BINCODE_IN_FULL | JSON | NULL)
+    matches!(tag, BINCODE | BINCODE_IN_FULL | JSON | NULL) || weight::times(tag).is_some()
 }
 
 fn survives_json(value: &Value) -> bool {
@@ -162,6 +172,7 @@ pub fn decode(tag: &str, bytes: &[u8]) -> Result<Value, Error> {
     match tag {
         BINCODE | BINCODE_IN_FULL => decode_binary(bytes),
         JSON => Ok(Value::from_json_slice(bytes)?),
+        tag if weight::times(tag).is_some() => decode_binary(bytes),
         NULL if bytes.is_empty() => Ok(Value::Null),
         NULL => Err(Error::Trailing(bytes.len())),
         tag => Ok(Value::Opaque(Arc::new(Opaque {
@@ -298,7 +309,7 @@ fn read<'de, D: BorrowDecoder<'de>>(
         kind::UINT => u64::decode(decoder).map(Value::from),
         kind::FLOAT => f64::decode(decoder).map(Value::Float),
         kind::STR => Ok(Value::Str(read_str(decoder)?.into())),
-        kind::BYTES => Ok(Value::Bytes(Bytes::copy_from_slice(read_bytes(decoder)?))),
+        kind::BYTES => Ok(Value::Bytes(read_bytes(decoder)?.into())),
         kind::LIST => {
             let levels = deeper(levels)?;
             let len = read_len(decoder)?;

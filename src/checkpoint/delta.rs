@@ -1,6 +1,8 @@
 //! Deltas: a list that grew is stored as the items added to its previous version, so that the
 //! storage of a conversation grows with its length and not with its square.
 
+use std::sync::Arc;
+
 use super::codec::{self, Error};
 use crate::value::Value;
 
@@ -57,10 +59,10 @@ pub fn apply(mut base: Value, delta: &Delta) -> Result<Value, Error> {
     Ok(base)
 }
 
-/// The bytes of a delta's row, in the codec of tag [`BINCODE`](codec::BINCODE).
-pub fn encode(delta: &Delta) -> Vec<u8> {
+/// Tag and bytes of a delta's row.
+pub fn encode(delta: &Delta) -> (Arc<str>, Vec<u8>) {
     let items = Value::list(delta.items.clone());
-    codec::encode(&Value::list(vec![delta.keep.into(), items]))
+    codec::encode_weighed(&Value::list(vec![delta.keep.into(), items]))
 }
 
 /// Reads the bytes of a delta's row.

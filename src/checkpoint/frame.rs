@@ -48,6 +48,8 @@ struct StoredValue {
     chain_bytes: usize,
     /// Bytes of that full value.
     full_bytes: usize,
+    /// What all of them weigh.
+    weight: u64,
     /// The ids of the messages that it is a list of, if they are known.
     ids: Option<Ids>,
 }
@@ -204,17 +206,18 @@ fn blob(
     let delta = stored.filter(|_| grows).and_then(|stored| {
         let (old, new) = (stored.value.as_list()?, value.as_list()?);
         let delta = delta::diff(old, new)?;
-        let bytes = delta::encode(&delta);
+        let (tag, bytes) = delta::encode(&delta);
         let chain = stored.chain_bytes + bytes.len();
         (chain < CHAIN_FLOOR.max(stored.full_bytes)).then_some((
             stored,
             old.len(),
             delta,
-            bytes,
+            (tag, bytes),
             chain,
         ))
     });
-    if let Some((base, old_len, delta, bytes, chain)) = delta {
+    if let Some((base, old_len, delta, (tag, bytes), chain)) = delta {
+        let weight = base.weight + codec::weight(&tag, bytes.len());
         let appended = (delta.keep == old_len).then(|| Appended {
             version,
             items: delta.items,
@@ -225,7 +228,7 @@ fn blob(
             version,
             base: Some(base.version),
             chain_bytes: i32::try_from(chain).unwrap_or(i32::MAX),
-            tag: codec::BINCODE.into(),
+            tag,
             bytes,
         };
         let stored = StoredValue {
@@ -233,16 +236,18 @@ fn blob(
             value: value.clone(),
             chain_bytes: chain,
             full_bytes: base.full_bytes,
+            weight,
             ids: None,
         };
         return (row, stored, appended);
     }
-    let bytes = codec::encode(value);
+    let (tag, bytes) = codec::encode_weighed(value);
     let stored = StoredValue {
         version,
         value: value.clone(),
         chain_bytes: 0,
         full_bytes: bytes.len(),
+        weight: codec::weight(&tag, bytes.len()),
         ids: None,
     };
     let row = BlobRow {
@@ -251,7 +256,7 @@ fn blob(
         version,
         base: None,
         chain_bytes: 0,
-        tag: codec::BINCODE.into(),
+        tag,
         bytes,
     };
     (row, stored, None)

@@ -76,6 +76,13 @@ pub struct BlobRow {
     pub bytes: Vec<u8>,
 }
 
+impl BlobRow {
+    /// What it [weighs](super::codec::weight).
+    pub(crate) fn weight(&self) -> u64 {
+        super::codec::weight(&self.tag, self.bytes.len())
+    }
+}
+
 /// A row of `checkpoint_writes`: all output of one finished task (`idx` 0), or one control
 /// channel of a task (`idx` < 0).
 #[derive(Clone, Debug)]
@@ -102,6 +109,13 @@ pub struct WriteRow {
     /// Replace an existing row (control-only batches, and the client's own output, which each
     /// command stores whole); otherwise the first writer wins.
     pub upsert: bool,
+}
+
+impl WriteRow {
+    /// What it [weighs](super::codec::weight).
+    pub(crate) fn weight(&self) -> u64 {
+        super::codec::weight(&self.tag, self.bytes.len())
+    }
 }
 
 /// A row of `message_nodes`.

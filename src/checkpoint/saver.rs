@@ -122,12 +122,11 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// How many bytes there are.
-    pub(crate) fn bytes(&self) -> u64 {
-        let row = self.row.bytes();
-        let writes = self.writes.iter().map(|write| write.bytes.len());
-        let blobs = self.blobs.iter().map(|blob| blob.bytes.len());
-        (row + writes.chain(blobs).sum::<usize>()) as u64
+    /// What everything weighs together.
+    pub(crate) fn weight(&self) -> u64 {
+        let writes = self.writes.iter().map(WriteRow::weight);
+        let blobs = self.blobs.iter().map(BlobRow::weight);
+        self.row.bytes() as u64 + writes.chain(blobs).sum::<u64>()
     }
 }
 
@@ -141,14 +140,14 @@ pub struct StoredRows {
 }
 
 impl StoredRows {
-    /// How many bytes there are.
-    pub fn bytes(&self) -> u64 {
+    /// What everything weighs together.
+    pub fn weight(&self) -> u64 {
         let rows = self.rows.iter().map(|(row, writes)| {
-            let writes: usize = writes.iter().map(|write| write.bytes.len()).sum();
-            row.bytes() + writes
+            let writes: u64 = writes.iter().map(WriteRow::weight).sum();
+            row.bytes() as u64 + writes
         });
-        let blobs = self.blobs.iter().map(|blob| blob.bytes.len());
-        rows.chain(blobs).sum::<usize>() as u64
+        let blobs = self.blobs.iter().map(BlobRow::weight);
+        rows.chain(blobs).sum()
     }
 }
 
@@ -165,14 +164,14 @@ pub struct SizedCheckpoint {
     pub step: i64,
     /// Its metadata as JSON text, if it was requested.
     pub metadata: Option<String>,
-    /// Bytes of its row, its pending writes, and its values with all that they build on.
-    pub bytes: u64,
+    /// What its row, its pending writes, and its values with all that they build on weigh.
+    pub weight: u64,
 }
 
 /// What a page of checkpoints brings along.
 #[derive(Clone, Copy, Debug)]
 pub struct PageScope {
-    /// The rows themselves if all of them together have at most as many bytes.
+    /// The rows themselves if all of them together weigh at most as much.
     pub most: u64,
     /// Sizes come with metadata.
     pub metadata: bool,

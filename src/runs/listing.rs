@@ -11,19 +11,17 @@ pub type Items<T, E> = Pin<Box<dyn Stream<Item = Result<T, E>> + Send>>;
 
 /// A list that is read while it is written. Its sizes are known before anything is read.
 pub struct Listing<T, E> {
-    /// Bytes that are stored of its largest item.
+    /// What its largest item weighs.
     pub largest: u64,
-    /// Bytes, as they are stored, of what is read at once.
+    /// What is read at once weighs.
     pub at_once: u64,
     /// Its items.
     pub items: Items<T, E>,
 }
 
-/// What a value takes in memory while it is read, decoded and used, as a multiple of what is stored
-/// of it.
-pub const IN_MEMORY: u64 = 6;
+pub use crate::checkpoint::codec::IN_MEMORY;
 
-/// Bytes, as they are stored, that are read together unless one item alone has more.
+/// What items weigh that are read together, unless one alone weighs more.
 pub const BATCH_BYTES: u64 = AT_ONCE;
 
 impl<T: Send + 'static, E: Send + 'static> Listing<T, E> {
@@ -36,7 +34,7 @@ impl<T: Send + 'static, E: Send + 'static> Listing<T, E> {
         }
     }
 
-    /// A list of what `read` makes of keys, each of which stands for so many stored bytes: as many
+    /// A list of what `read` makes of keys, each of which stands for an item that weighs so much: as many
     /// together as fit into a batch, and at least one.
     pub fn in_batches<K, R>(
         keys: Vec<(K, u64)>,

@@ -13,7 +13,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     Error, Listing, Run, RunHandle, Shared, Status,
     active::{ActiveRuns, ChangedElsewhere},
-    listing::BATCH_BYTES,
     observe::{LastRead, Probe},
     request::Target,
     shared::AccessWatch,
@@ -29,8 +28,11 @@ use crate::{
         Feed, Hub, Memory, Publisher, Retention, SinceThread, ThreadSubscription,
         log::{LogWriter, TemporaryRun},
     },
-    tree::{members::Access, ttl::Ttl},
+    tree::{load::AT_ONCE, members::Access, ttl::Ttl},
 };
+
+/// What a thread's runs weigh at most that are read at once.
+const RUNS_AT_ONCE: u64 = 4 * AT_ONCE;
 
 /// Settings of the service.
 #[derive(Clone, Debug)]
@@ -373,7 +375,7 @@ impl Service {
         Ok(self.shared.parts.runs.run(thread, run).await?)
     }
 
-    /// Runs of a thread, newest first; without what their requests contain if that is not
+    /// Runs of a thread, newest first; without their requests and metadata if those are not
     /// requested.
     ///
     /// # Errors
@@ -393,16 +395,26 @@ impl Service {
             let found = runs.runs_without_requests(thread, status, limit, offset);
             return Ok(Listing::of(found.await?, 0));
         }
-        let sizes = runs.run_sizes(thread, status, limit, offset).await?;
-        let total = sizes.iter().map(|(_, bytes)| bytes).sum();
-        let largest = sizes.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
-        if total <= BATCH_BYTES {
-            let found = runs.runs(thread, status, limit, offset).await?;
-            return Ok(Listing::of(found, total));
-        }
+        let weights = runs.run_weights(thread, status, limit, offset).await?;
+        let total = weights.iter().map(|(_, weight)| weight).sum();
+        let largest = weights.iter().map(|(_, weight)| *weight).max().unwrap_or(0);
         let access = access.clone();
+        if total <= RUNS_AT_ONCE {
+            // Once there is memory for them.
+            let items = async_stream::try_stream! {
+                for run in runs.runs(thread, status, limit, offset).await? {
+                    access.record_shown(thread);
+                    yield run;
+                }
+            };
+            return Ok(Listing {
+                largest,
+                at_once: total,
+                items: Box::pin(items),
+            });
+        }
         let items = async_stream::try_stream! {
-            for (id, _) in sizes {
+            for (id, _) in weights {
                 // One that was deleted meanwhile is left out.
                 if let Some(run) = runs.run(thread, id).await? {
                     access.record_shown(thread);

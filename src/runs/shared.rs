@@ -268,7 +268,7 @@ impl Shared {
             return Ok((Head::default(), None));
         };
         let reserved = match &weighed {
-            Weighed::Large(bytes) => memory.wait(*bytes).await,
+            Weighed::Large(weight) => memory.wait(*weight).await,
             Weighed::Missing | Weighed::Read(_) => None,
         };
         let head = self.read_head(thread, &weighed, None).await?;

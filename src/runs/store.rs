@@ -416,8 +416,8 @@ pub trait Store: Send + Sync + 'static {
     /// as its report is in the outbox.
     async fn ended_run(&self, tree: TreeId, run: RunId) -> Result<Option<EndedRun>, Error>;
 
-    /// The sizes of runs of a thread with their requests, newest first, without reading these.
-    async fn run_sizes(
+    /// What runs of a thread weigh with their requests, newest first, without reading these.
+    async fn run_weights(
         &self,
         thread: ThreadId,
         status: Option<Status>,
@@ -425,8 +425,8 @@ pub trait Store: Send + Sync + 'static {
         offset: usize,
     ) -> Result<Vec<(RunId, u64)>, Error>;
 
-    /// [`runs`](Self::runs) without what their requests contain: `kwargs` is null, and `metadata`
-    /// lacks what only the request has.
+    /// [`runs`](Self::runs) without what their requests contain: `kwargs` is null, and there is
+    /// no `metadata`.
     async fn runs_without_requests(
         &self,
         thread: ThreadId,

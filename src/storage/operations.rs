@@ -71,7 +71,7 @@ pub(super) mod types {
             Copied, NewCopy, NewThread, Outcome, Thread, ThreadWithCheckpoint,
             members::{Access, Level, Members},
             projection::{Progress, Projection, ProjectionStep},
-            search::{ThreadFilter, ThreadPage},
+            search::{Listed, ThreadFilter, ThreadPage},
             store::rows::{
                 Branch, BranchEnd, ForkCursor, MessageNode, NewEvent, OpenRun, PathNode, Point,
                 Relative, Tag, ThreadEvent, ThreadRow,
@@ -233,7 +233,7 @@ macro_rules! run_operations {
             read runs::run(thread: ThreadId, run: RunId) -> Option<Run>;
             read runs::runs(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<Run>;
             read runs::runs_without_requests(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<Run>;
-            read runs::run_sizes(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<(RunId, u64)>;
+            read runs::run_weights(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<(RunId, u64)>;
             read runs::ended_run(tree: TreeId, run: RunId) -> Option<EndedRun>;
             read runs::open_states(limit: usize) -> Vec<OpenRunState>;
             read runs::open([&] page: OpenPage) -> Vec<OpenedRun>;
@@ -267,7 +267,7 @@ macro_rules! thread_operations {
             critical threads::record_outcome(slot: Slot, outcome: Outcome, [&] error: Option<Value>) -> ();
             read tree::withdrawn([&] threads: Vec<ThreadId>, [&] principals: Vec<Arc<str>>) -> Vec<usize>;
             read tree::level_on_thread(id: ThreadId, [&] principal: Arc<str>) -> Option<Level>;
-            read threads::search([&] page: ThreadPage) -> Vec<Thread>;
+            read threads::search([&] page: ThreadPage) -> Vec<Listed>;
             read threads::count([&] filter: ThreadFilter) -> u64;
             read threads::expiry(id: ThreadId) -> Option<Expiry>;
             write threads::take_expired(limit: usize) -> Vec<(TreeId, ThreadId)>;

@@ -39,6 +39,9 @@ macro_rules! run {
     }};
 }
 
+#[macro_use]
+mod weight;
+
 mod assistants;
 mod branches;
 mod checkpoints;

@@ -217,8 +217,8 @@ impl Service {
             if found.is_empty() {
                 return Ok(());
             }
-            for thread in found {
-                match owner.delete(thread.id).await {
+            for listed in found {
+                match owner.delete(listed.thread.id).await {
                     Ok(()) | Err(Error::NoThread(_)) => {}
                     // Somebody else's, shared with the client: it stays.
                     Err(Error::Tree(tree::Error::Refused {

@@ -13,7 +13,7 @@ use crate::{
         Thread,
         load::Weighed,
         read::head::Head,
-        search::{self, ThreadPage},
+        search::{self, Listed, ThreadPage},
     },
     value::{Map, contains_map},
 };
@@ -25,20 +25,21 @@ const BATCH: usize = 100;
 #[derive(Default)]
 pub struct FoundThreads {
     found: Vec<Found>,
-    /// Bytes of the heads that were read already.
-    read: u64,
+    /// What was read already of the rows, and of their heads, weighs.
+    rows: u64,
+    heads: u64,
 }
 
 struct Found {
-    row: Thread,
+    row: Listed,
     /// Its head, if there is one and it is shown.
     head: Option<Weighed>,
 }
 
 impl Found {
-    /// Bytes that are stored of its head.
-    fn bytes(&self) -> u64 {
-        self.head.as_ref().map_or(0, Weighed::bytes)
+    /// What it weighs with its head.
+    fn weight(&self) -> u64 {
+        self.row.weight + self.head.as_ref().map_or(0, Weighed::weight)
     }
 }
 
@@ -54,23 +55,29 @@ impl FoundThreads {
     }
 
     fn push(&mut self, found: Found) {
+        if found.row.is_whole {
+            self.rows += found.row.weight;
+        }
         if let Some(Weighed::Read(rows)) = &found.head {
-            self.read += rows.bytes();
+            self.heads += rows.weight();
         }
         self.found.push(found);
     }
 
     /// The threads as clients see them, each of which is read when its turn comes.
     pub fn listing(self, service: Service) -> Listing<View, Error> {
-        let largest = self.found.iter().map(Found::bytes).max();
+        let largest = self.found.iter().map(Found::weight).max();
         let largest = largest.unwrap_or(0);
         Listing {
             largest,
-            at_once: self.read + largest,
+            at_once: self.rows + self.heads + largest,
             items: Box::pin(async_stream::try_stream! {
                 let tries = Tries::default();
                 for found in self.found {
-                    yield service.found_view(found, &tries).await?;
+                    // One that was deleted meanwhile is left out.
+                    if let Some(view) = service.found_view(found, &tries).await? {
+                        yield view;
+                    }
                 }
             }),
         }
@@ -95,7 +102,7 @@ impl Service {
         let mut found = FoundThreads::default();
         if search.filter.values.is_empty() {
             for row in self.rows(page).await? {
-                let room = BATCH_BYTES.saturating_sub(found.read);
+                let room = BATCH_BYTES.saturating_sub(found.heads);
                 found.push(self.measure_head(row, search.with_values, room).await?);
             }
             return Ok(found);
@@ -108,7 +115,7 @@ impl Service {
             } else {
                 found.push(one);
             }
-            (found.count() < search.limit).then(|| BATCH_BYTES.saturating_sub(found.read))
+            (found.count() < search.limit).then(|| BATCH_BYTES.saturating_sub(found.heads))
         });
         self.within_limit(read).await?;
         Ok(found)
@@ -129,10 +136,13 @@ impl Service {
         loop {
             let rows = self.rows(page.clone()).await?;
             match rows.last() {
-                Some(last) if rows.len() == page.limit => page.advance(last),
+                Some(last) if rows.len() == page.limit => page.advance(&last.thread),
                 _ => is_last = true,
             }
             for row in rows {
+                let Some(row) = self.whole(row).await? else {
+                    continue;
+                };
                 let found = self.measure_head(row, true, room).await?;
                 let values = self.found_head(&found, &tries).await?.values;
                 if !values
@@ -192,15 +202,33 @@ impl Service {
     /// # Errors
     /// There is none, or the storage failed.
     pub(super) async fn weighed_view(&self, row: Thread) -> Result<View> {
-        let found = self.measure_head(row, true, BATCH_BYTES).await?;
-        let _memory = self.reserve(found.bytes())?;
-        self.found_view(found, &Tries::default()).await
+        let head = self.shared.weighed_head(&row, BATCH_BYTES).await?;
+        let _memory = self.reserve(head.as_ref().map_or(0, Weighed::weight))?;
+        let head = match &head {
+            Some(head) => self.shared.read_head(&row, head, None).await?,
+            None => Head::default(),
+        };
+        self.access.record_shown(row.id);
+        Ok(view_of(row, head))
+    }
+
+    /// A thread with its metadata and its config; `None` if it was deleted meanwhile.
+    async fn whole(&self, listed: Listed) -> Result<Option<Listed>> {
+        if listed.is_whole {
+            return Ok(Some(listed));
+        }
+        let thread = self.shared.parts.tree.thread(listed.thread.id).await?;
+        Ok(thread.map(|thread| Listed {
+            thread,
+            is_whole: true,
+            ..listed
+        }))
     }
 
     /// The size of a thread's head if it is shown, and the head itself if it fits into `room`.
-    async fn measure_head(&self, row: Thread, is_shown: bool, room: u64) -> Result<Found> {
+    async fn measure_head(&self, row: Listed, is_shown: bool, room: u64) -> Result<Found> {
         let head = if is_shown {
-            self.shared.weighed_head(&row, room).await?
+            self.shared.weighed_head(&row.thread, room).await?
         } else {
             None
         };
@@ -209,15 +237,23 @@ impl Service {
 
     async fn found_head(&self, found: &Found, tries: &Tries) -> Result<Head> {
         match &found.head {
-            Some(head) => Ok(self.shared.read_head(&found.row, head, Some(tries)).await?),
+            Some(head) => {
+                let thread = &found.row.thread;
+                Ok(self.shared.read_head(thread, head, Some(tries)).await?)
+            }
             None => Ok(Head::default()),
         }
     }
 
-    async fn found_view(&self, found: Found, tries: &Tries) -> Result<View> {
+    async fn found_view(&self, found: Found, tries: &Tries) -> Result<Option<View>> {
+        let Found { row, head } = found;
+        let Some(row) = self.whole(row).await? else {
+            return Ok(None);
+        };
+        let found = Found { row, head };
         let head = self.found_head(&found, tries).await?;
-        self.access.record_shown(found.row.id);
-        Ok(view_of(found.row, head))
+        self.access.record_shown(found.row.thread.id);
+        Ok(Some(view_of(found.row.thread, head)))
     }
 }
 

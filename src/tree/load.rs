@@ -86,7 +86,7 @@ pub async fn unresolved_checkpoint(
     stored.map(|stored| frame::decode(&stored)).transpose()
 }
 
-/// Bytes, as they are stored, of a state that is read at once.
+/// What a state weighs at most that is read at once.
 pub const AT_ONCE: u64 = 1 << 20;
 
 /// One checkpoint, read as far as is needed to know its size.
@@ -95,22 +95,22 @@ pub enum Weighed {
     Missing,
     /// It is small: everything that is stored of it.
     Read(StoredRows),
-    /// It is large, and is read once there is memory for this many stored bytes.
+    /// It is large, weighs so much, and is read once there is memory for that.
     Large(u64),
 }
 
 impl Weighed {
-    /// Bytes that are stored of it.
-    pub fn bytes(&self) -> u64 {
+    /// What it weighs.
+    pub fn weight(&self) -> u64 {
         match self {
             Self::Missing => 0,
-            Self::Read(rows) => rows.bytes(),
+            Self::Read(rows) => rows.weight(),
             Self::Large(bytes) => *bytes,
         }
     }
 }
 
-/// Reads one checkpoint if at most `most` bytes are stored of it, else its size alone.
+/// Reads one checkpoint if it weighs at most `most`, else its size alone.
 ///
 /// # Errors
 /// The storage failed.
@@ -130,7 +130,7 @@ pub async fn weighed(
             Page::Rows(rows) if rows.rows.is_empty() => Weighed::Missing,
             Page::Rows(rows) => Weighed::Read(rows),
             Page::Sizes(sizes) => {
-                let size = sizes.first().map(|one| Weighed::Large(one.bytes));
+                let size = sizes.first().map(|one| Weighed::Large(one.weight));
                 size.unwrap_or(Weighed::Missing)
             }
         },
@@ -149,8 +149,8 @@ pub fn decode_first(rows: &StoredRows) -> Result<Option<Decoded>, Error> {
     frame::decode_row(row, writes, &Chains::new(&rows.blobs)).map(Some)
 }
 
-/// Loads one checkpoint, a large one after `reserve` has allowed it: that is called with the bytes that are
-/// stored of it, before they are read where `id` is known to be the checkpoint, else before they are
+/// Loads one checkpoint, a large one after `reserve` has allowed it: that is called with what
+/// it weighs, before they are read where `id` is known to be the checkpoint, else before they are
 /// decoded.
 ///
 /// # Errors
@@ -180,7 +180,7 @@ pub async fn reserved_checkpoint<M, E: From<Error>>(
         return Ok(None);
     };
     if memory.is_none() {
-        memory = Some(reserve(stored.bytes())?);
+        memory = Some(reserve(stored.weight())?);
     }
     let decoded = frame::decode(&stored)?;
     drop(stored);

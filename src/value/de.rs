@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use serde::de::{
     self, Deserialize, DeserializeOwned, DeserializeSeed, EnumAccess, Error as _, IntoDeserializer,
     MapAccess, SeqAccess, Unexpected, VariantAccess, Visitor,
@@ -122,7 +121,7 @@ impl<'de> Visitor<'de> for Tree<'_> {
         Ok(v.into())
     }
     fn visit_bytes<E>(self, v: &[u8]) -> Result<Value, E> {
-        Ok(Value::Bytes(Bytes::copy_from_slice(v)))
+        Ok(Value::Bytes(v.into()))
     }
     fn visit_byte_buf<E>(self, v: Vec<u8>) -> Result<Value, E> {
         Ok(Value::Bytes(v.into()))

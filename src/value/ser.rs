@@ -3,7 +3,6 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use serde::ser::{self, Impossible, Serialize, SerializeMap};
 
 use super::{EncodeError, MAX_DEPTH, Map, Value, share};
@@ -163,7 +162,7 @@ impl ser::Serializer for Serializer {
         Ok(Value::str(&*v.encode_utf8(&mut [0; 4])))
     }
     fn serialize_bytes(self, v: &[u8]) -> Result<Value, EncodeError> {
-        Ok(Value::Bytes(Bytes::copy_from_slice(v)))
+        Ok(Value::Bytes(v.into()))
     }
     fn serialize_none(self) -> Result<Value, EncodeError> {
         Ok(Value::Null)

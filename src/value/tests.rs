@@ -107,7 +107,7 @@ fn what_json_cannot_say_becomes_null_or_text() {
     let v = Value::list(vec![
         f64::NAN.into(),
         f64::INFINITY.into(),
-        Value::Bytes("abc".into()),
+        Value::Bytes(b"abc"[..].into()),
     ]);
     assert_eq!(v.to_json(), r#"[null,null,"YWJj"]"#);
     assert_eq!(v.to_json_value().to_string(), v.to_json());
@@ -168,7 +168,7 @@ fn values_inside_rust_types_are_shared_and_not_copied() {
     let back: Vec<Option<Value>> = from_value(&v).unwrap();
     assert!(back[0].as_ref().unwrap().is_identical(&list));
     // Bytes survive, which they would not by way of JSON.
-    let bytes = Value::Bytes("abc".into());
+    let bytes = Value::Bytes(b"abc"[..].into());
     assert_eq!(to_value(&[&bytes]).unwrap()[0], bytes);
 }
 

@@ -10,6 +10,7 @@
 )]
 
 mod bodies;
+mod dense;
 mod fairness;
 mod floods;
 mod hot;

@@ -127,6 +127,10 @@ fn what_fields_may_have(place: &Place) {
     limit("supersteps", 10_000, 422, "10000", |limit| {
         stateless(json!({"recursion_limit": limit}), "config")
     });
+    limit("tags of a config", 16_000, 422, "16000", |bytes| {
+        let tags = json!(["t".repeat(bytes - r#"[""]"#.len())]);
+        stateless(json!({"tags": tags}), "config")
+    });
     limit("delay", 366 * 86_400, 422, "after_seconds", |seconds| {
         stateless(json!(seconds), "after_seconds")
     });

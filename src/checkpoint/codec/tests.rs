@@ -17,7 +17,7 @@ fn every_kind() -> Value {
         u64::MAX.into(),
         1.5.into(),
         "hé".into(),
-        Value::Bytes(Bytes::from_static(&[0, 255])),
+        Value::Bytes([0, 255].into()),
         value!({"a": [], "b": {}}),
         Value::Opaque(Arc::new(Opaque {
             tag: "msgpack".into(),
@@ -206,7 +206,7 @@ fn json_is_chosen_only_where_it_keeps_the_value() {
     let tag = |v: &Value| encode_tagged(v, Format::Json).0;
     assert_eq!(&*tag(&value!({"a": [1, 1.0, "x", null]})), JSON);
     assert_eq!(&*tag(&value!([f64::NAN])), BINCODE);
-    assert_eq!(&*tag(&Value::Bytes(Bytes::new())), BINCODE);
+    assert_eq!(&*tag(&Value::Bytes([].into())), BINCODE);
 }
 
 proptest! {

@@ -125,7 +125,7 @@ proptest! {
             Some(delta) => {
                 prop_assert!(delta.keep >= common.len());
                 prop_assert_eq!(delta.keep + delta.items.len(), new.len());
-                let stored = decode(&encode(&delta)).unwrap();
+                let stored = decode(&encode(&delta).1).unwrap();
                 prop_assert_eq!(&stored, &delta);
                 prop_assert_eq!(apply(Value::list(old), &stored).unwrap(), Value::list(new));
             }

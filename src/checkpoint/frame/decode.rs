@@ -209,17 +209,20 @@ impl Decoded {
     }
 
     /// About how many bytes it takes in memory.
-    pub fn weight(&self) -> usize {
+    pub fn memory(&self) -> usize {
         let blobs = self.frame.channels.values();
         let ids = blobs.map(|blob| blob.ids.as_ref().map_or(0, Ids::len));
         let ids = ID_BYTES * ids.sum::<usize>();
-        1024 + 2 * self.stored_bytes() + ids + 128 * self.checkpoint.versions.len()
+        let blobs = self.frame.channels.values();
+        let stored = blobs.map(|blob| blob.full_bytes + blob.chain_bytes);
+        let values = codec::memory(self.weight(), stored.sum());
+        1024 + values + ids + 128 * self.checkpoint.versions.len()
     }
 
-    /// How many bytes are stored of its values that are rows of their own, with what they build on.
-    pub fn stored_bytes(&self) -> usize {
+    /// What its values weigh that are rows of their own, with what they build on.
+    pub fn weight(&self) -> u64 {
         let blobs = self.frame.channels.values();
-        blobs.map(|blob| blob.full_bytes + blob.chain_bytes).sum()
+        blobs.map(|blob| blob.weight).sum()
     }
 }
 
@@ -241,12 +244,14 @@ impl<'a> Chains<'a> {
             return Ok(None);
         };
         let (top, mut deltas) = (row, vec![]);
+        let mut weight = row.weight();
         while let Some(base) = row.base {
             deltas.push(row);
             row =
                 self.0.get(&(channel, base)).copied().ok_or_else(|| {
                     format!("version {base}, on which {version} builds, is missing")
                 })?;
+            weight += row.weight();
             if deltas.len() > self.0.len() {
                 return Err("its versions build on each other in a circle".to_owned());
             }
@@ -261,6 +266,7 @@ impl<'a> Chains<'a> {
             value,
             chain_bytes: usize::try_from(top.chain_bytes).unwrap_or(0),
             full_bytes: row.bytes.len(),
+            weight,
             ids: None,
         }))
     }

@@ -24,17 +24,20 @@ pub fn encode_writes(
     };
     let (task, path) = (first.task, first.path.clone());
     let control_only = writes.iter().all(|write| write.idx < 0);
-    let row = |idx, channel, value: Value, upsert: bool| WriteRow {
-        ns: ns.clone(),
-        checkpoint,
-        branch,
-        task,
-        idx,
-        path: path.clone(),
-        channel,
-        tag: codec::BINCODE.into(),
-        bytes: codec::encode(&value),
-        upsert,
+    let row = |idx, channel, value: Value, upsert: bool| {
+        let (tag, bytes) = codec::encode_weighed(&value);
+        WriteRow {
+            ns: ns.clone(),
+            checkpoint,
+            branch,
+            task,
+            idx,
+            path: path.clone(),
+            channel,
+            tag,
+            bytes,
+            upsert,
+        }
     };
     let mut rows: Vec<WriteRow> = vec![];
     let mut output = vec![];

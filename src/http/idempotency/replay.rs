@@ -226,7 +226,7 @@ impl Replayed {
     /// The body that is stored by now.
     async fn stored_bytes(&self, service: &Service) -> Option<Bytes> {
         match service.begin(&self.key, self.hash).await {
-            Ok(Some(Outcome::Replay(stored))) => Stored::decode(&stored).ok()?.bytes().cloned(),
+            Ok(Some(Outcome::Replay(stored))) => Stored::decode(&stored).ok()?.bytes(),
             _ => None,
         }
     }

@@ -88,8 +88,9 @@ impl Stored {
     }
 
     /// The bytes of the body, once they are stored.
-    pub fn bytes(&self) -> Option<&Bytes> {
-        self.fields.get("body").and_then(Value::as_bytes)
+    pub fn bytes(&self) -> Option<Bytes> {
+        let body = self.fields.get("body").and_then(Value::as_bytes);
+        body.map(Bytes::copy_from_slice)
     }
 
     /// What makes the body.
@@ -117,7 +118,7 @@ impl Stored {
         let status = self.fields.get("status").and_then(Value::as_u64);
         let status = status.and_then(|code| StatusCode::from_u16(u16::try_from(code).ok()?).ok());
         match (status, self.bytes()) {
-            (Some(status), Some(bytes)) => Ok(StoredBody::Whole(status, bytes.clone())),
+            (Some(status), Some(bytes)) => Ok(StoredBody::Whole(status, bytes)),
             _ => Err(Error::internal(&"a stored response cannot be read")),
         }
     }
@@ -167,7 +168,7 @@ pub async fn encode(
         body = body::full(bytes);
     }
     if let Some(bytes) = small {
-        fields.insert("body", Value::Bytes(bytes));
+        fields.insert("body", Value::from(bytes));
     } else {
         fields.insert(TOO_LARGE, true);
         if let Some(run) = row {
@@ -234,7 +235,7 @@ pub fn store_at_end(
                 Replay::Wait(_) => whole.iter().position(|byte| *byte != b'\n').unwrap_or(0),
                 Replay::Stream(_) => 0,
             };
-            fields.insert("body", Value::Bytes(Bytes::from(whole).slice(begin..)));
+            fields.insert("body", Value::Bytes(whole[begin..].into()));
             if let Err(error) = later.replace(codec::encode(&Value::map(fields))).await {
                 tracing::warn!(%error, "a response could not be stored for its idempotency key");
             }

@@ -1,9 +1,9 @@
 //! How much memory a JSON text takes once it is parsed, estimated before that.
 
 /// Memory of a value in its list or map, which grow by doubling.
-const VALUE: usize = 80;
+const VALUE: usize = 48;
 /// Memory of a list besides its values; the first one makes room for four.
-const LIST: usize = 200;
+const LIST: usize = 160;
 /// Memory of a map besides its values: its table and its order.
 const MAP: usize = 320;
 /// Memory of a list or map without values.

@@ -69,7 +69,7 @@ fn reserve(
 ) -> Result<Reservation, Error> {
     let budget = &call.shared.responses;
     let bytes =
-        |stored: u64| usize::try_from(stored.saturating_mul(IN_MEMORY)).unwrap_or(usize::MAX);
+        |weight: u64| usize::try_from(weight.saturating_mul(IN_MEMORY)).unwrap_or(usize::MAX);
     let refusal = match budget.reserve(&call.payer, bytes(largest.max(at_once))) {
         Ok(memory) => return Ok(memory),
         // What was read together can be read less together, but not one alone.
@@ -86,7 +86,8 @@ fn reserve(
                 format!(": leave out {fields} with `select`")
             });
             let detail = format!(
-                "One item of the list has {largest} bytes, more than the limit of {most}{hint}"
+                "One item of the list counts as {largest} bytes (those of many small values count several times), more than \
+                 the limit of {most}{hint}"
             );
             Error::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
         }

@@ -83,7 +83,9 @@ impl Service {
             let temporary = request.on_completion == OnCompletion::Delete;
             let mut run = self.build(ids, assistant, request, temporary)?;
             run.new.create_thread = new_thread(request, ids, None);
-            bytes += codec::encode(&run.new.kwargs, run.new.columns()).len();
+            bytes += codec::encode(&run.new.kwargs, run.new.columns())
+                .bytes
+                .len();
             if bytes > BYTES_MAX {
                 return Err(too_large(at));
             }

@@ -138,8 +138,8 @@ impl Service {
             match load::weighed(saver, slot.tree, &ns, id, BATCH_BYTES).await? {
                 Weighed::Missing => None,
                 Weighed::Read(rows) => load::decode_first(&rows)?,
-                Weighed::Large(bytes) => {
-                    reserved = room.wait(bytes).await;
+                Weighed::Large(weight) => {
+                    reserved = room.wait(weight).await;
                     let stored = saver.load(full(true)).await?;
                     stored.map(|stored| frame::decode(&stored)).transpose()?
                 }
@@ -161,18 +161,18 @@ struct Room<'a> {
 impl Room<'_> {
     /// [`wait`](Self::wait) for a state that is in memory already; a small one takes none.
     async fn wait_for(&self, state: &Decoded) -> Option<Reservation> {
-        let bytes = state.weight() as u64;
-        if bytes > BATCH_BYTES {
-            self.wait(bytes / IN_MEMORY).await
+        let weight = state.memory() as u64 / IN_MEMORY;
+        if weight > BATCH_BYTES {
+            self.wait(weight).await
         } else {
             None
         }
     }
 
-    /// Waits for the memory of a state of which so many bytes are stored; none for a run that is
+    /// Waits for the memory of a state that weighs so much; none for a run that is
     /// cancelled meanwhile, which the engine ends before it does anything.
-    async fn wait(&self, stored: u64) -> Option<Reservation> {
-        let bytes = usize::try_from(stored.saturating_mul(IN_MEMORY)).unwrap_or(usize::MAX);
+    async fn wait(&self, weight: u64) -> Option<Reservation> {
+        let bytes = usize::try_from(weight.saturating_mul(IN_MEMORY)).unwrap_or(usize::MAX);
         tokio::select! {
             reservation = self.budget.wait(&self.payer, bytes) => Some(reservation),
             () = self.cancel.cancelled() => None,

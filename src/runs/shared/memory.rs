@@ -37,14 +37,14 @@ impl ReadMemory {
         }
     }
 
-    /// Memory for a state of which so many bytes are stored; small ones take none. The largest ones, and all
+    /// Memory for a state that weighs so much; small ones take none. The largest ones, and all
     /// of one response together, take at most what one payer may have, so that there is one of them at a
     /// time. `None` also when the response has taken the reservation.
     ///
     /// # Errors
     /// There is not enough left.
-    pub fn reserve(&self, stored: u64) -> Result<Option<Reservation>, Refusal> {
-        let Some(bytes) = self.bytes(stored) else {
+    pub fn reserve(&self, weight: u64) -> Result<Option<Reservation>, Refusal> {
+        let Some(bytes) = self.bytes(weight) else {
             return Ok(None);
         };
         let Some(response) = self.response.upgrade() else {
@@ -59,8 +59,8 @@ impl ReadMemory {
     }
 
     /// As [`reserve`](Self::reserve), as soon as there is enough, for a response whose head is out.
-    pub async fn wait(&self, stored: u64) -> Option<Reservation> {
-        let bytes = self.bytes(stored)?;
+    pub async fn wait(&self, weight: u64) -> Option<Reservation> {
+        let bytes = self.bytes(weight)?;
         Some(self.wait_for(bytes).await)
     }
 
@@ -69,9 +69,9 @@ impl ReadMemory {
         self.budget.wait(&self.payer, bytes).await
     }
 
-    fn bytes(&self, stored: u64) -> Option<usize> {
-        let bytes = usize::try_from(stored.saturating_mul(IN_MEMORY)).unwrap_or(usize::MAX);
-        (stored > BATCH_BYTES).then(|| bytes.min(self.budget.share()))
+    fn bytes(&self, weight: u64) -> Option<usize> {
+        let bytes = usize::try_from(weight.saturating_mul(IN_MEMORY)).unwrap_or(usize::MAX);
+        (weight > BATCH_BYTES).then(|| bytes.min(self.budget.share()))
     }
 }
 

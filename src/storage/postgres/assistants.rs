@@ -87,13 +87,20 @@ const DELETE_CRONS: &str = "DELETE FROM crons WHERE assistant_id = $1";
 
 const DELETE: &str = "DELETE FROM assistants WHERE assistant_id = $1";
 
-/// How many bytes are stored of what clients put into a row of either table.
-const BYTES: &str = "(octet_length(config) + octet_length(context) + octet_length(metadata::text) + octet_length(name)
-        + COALESCE(octet_length(description), 0))::bigint AS bytes";
+/// What clients put into a row of either table weighs.
+const WEIGHT: &str = concat!(
+    "(",
+    weight!("type", "config"),
+    " + ",
+    weight!("type", "context"),
+    " + ",
+    json_weight!("metadata::text"),
+    " + octet_length(name) + COALESCE(octet_length(description), 0))::bigint AS weight"
+);
 
 const VERSIONS: &str = formatcp!(
     "
-SELECT version, {BYTES} FROM assistant_versions
+SELECT version, {WEIGHT} FROM assistant_versions
  WHERE assistant_id = $1 AND ($2::jsonb IS NULL OR metadata @> $2)
  ORDER BY version DESC LIMIT $3 OFFSET $4"
 );
@@ -124,7 +131,7 @@ macro_rules! filtered {
 macro_rules! page {
     ($owner:literal, $column:literal, $order:literal) => {
         formatcp!(
-            "SELECT assistant_id, {BYTES} {filtered}",
+            "SELECT assistant_id, {WEIGHT} {filtered}",
             filtered = filtered!(
                 $owner,
                 concat!(
@@ -392,8 +399,8 @@ pub(super) async fn versions(
 }
 
 fn size(row: &Row) -> Result<u64, Error> {
-    let bytes: i64 = column(row, "bytes")?;
-    Ok(u64::try_from(bytes).unwrap_or(0))
+    let weight: i64 = column(row, "weight")?;
+    Ok(u64::try_from(weight).unwrap_or(0))
 }
 
 fn whole(number: usize) -> i64 {

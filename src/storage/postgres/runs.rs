@@ -76,16 +76,22 @@ const RUNS: &str = concat!(
 
 /// [`RUNS`] with what is not read of them left out.
 const RUNS_WITHOUT_REQUESTS: &str = "
-SELECT r.tree_id, r.run_id, r.thread_id, r.branch_id, r.assistant_id, r.status, r.metadata, r.type, NULL::bytea AS kwargs,
+SELECT r.tree_id, r.run_id, r.thread_id, r.branch_id, r.assistant_id, r.status, 'null'::jsonb AS metadata, r.type, NULL::bytea AS kwargs,
        r.address, r.strategy, r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at,
        r.base_checkpoint_id, r.principal, r.thread_user
   FROM runs r WHERE r.thread_id = $1 AND ($2::text IS NULL OR r.status = $2)
  ORDER BY r.seq DESC LIMIT $3 OFFSET $4";
 
-const RUN_SIZES: &str = "
-SELECT r.run_id, (COALESCE(octet_length(r.kwargs), 0) + COALESCE(octet_length(r.metadata::text), 0))::bigint AS bytes
+const RUN_WEIGHTS: &str = concat!(
+    "
+SELECT r.run_id, (COALESCE(",
+    weight!("r.type", "r.kwargs"),
+    ", 0) + COALESCE(",
+    json_weight!("r.metadata::text"),
+    ", 0))::bigint AS weight
   FROM runs r WHERE r.thread_id = $1 AND ($2::text IS NULL OR r.status = $2)
- ORDER BY r.seq DESC LIMIT $3 OFFSET $4";
+ ORDER BY r.seq DESC LIMIT $3 OFFSET $4"
+);
 
 /// The row of a run that has ended, or else what the outbox has of it.
 const ENDED: &str = concat!(
@@ -142,17 +148,17 @@ pub(super) async fn runs_without_requests(
     of_thread(db, RUNS_WITHOUT_REQUESTS, page, run_of).await
 }
 
-pub(super) async fn run_sizes(
+pub(super) async fn run_weights(
     db: &Object,
     thread: ThreadId,
     status: Option<Status>,
     limit: usize,
     offset: usize,
 ) -> Result<Vec<(RunId, u64)>> {
-    of_thread(db, RUN_SIZES, (thread, status, limit, offset), |row| {
-        let bytes: i64 = column(row, "bytes")?;
-        let bytes = u64::try_from(bytes).unwrap_or(0);
-        Ok((RunId(column(row, "run_id")?), bytes))
+    of_thread(db, RUN_WEIGHTS, (thread, status, limit, offset), |row| {
+        let weight: i64 = column(row, "weight")?;
+        let weight = u64::try_from(weight).unwrap_or(0);
+        Ok((RunId(column(row, "run_id")?), weight))
     })
     .await
 }
@@ -193,4 +199,4 @@ pub(super) async fn retire(store: &Store, worker: WorkerId) -> Result<(), Error>
     .await
 }
 
-statements!(RENEW, RETIRE, RUN, THREAD, ENDED, RUNS, RUNS_WITHOUT_REQUESTS, RUN_SIZES; cancel, claim, create, finish, fire, open_runs, reclaim, recover, undo);
+statements!(RENEW, RETIRE, RUN, THREAD, ENDED, RUNS, RUNS_WITHOUT_REQUESTS, RUN_WEIGHTS; cancel, claim, create, finish, fire, open_runs, reclaim, recover, undo);

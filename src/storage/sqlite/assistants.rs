@@ -62,19 +62,25 @@ const LATEST_VERSION: &str =
 const VERSION: &str =
     formatcp!("SELECT {COLUMNS} FROM assistant_versions WHERE assistant_id = ?1 AND version = ?2");
 
-/// How many bytes are stored of what clients put into a row of either table.
-const BYTES: &str = "octet_length(config) + octet_length(context) + octet_length(metadata) + octet_length(name) \
-         + coalesce(octet_length(description), 0)";
+/// What clients put into a row of either table weighs.
+const WEIGHT: &str = concat!(
+    weight!("type", "config"),
+    " + ",
+    weight!("type", "context"),
+    " + ",
+    json_weight!("metadata"),
+    " + octet_length(name) + coalesce(octet_length(description), 0)"
+);
 
 const VERSIONS: &str = formatcp!(
-    "SELECT version, metadata, {BYTES} FROM assistant_versions WHERE assistant_id = ?1 ORDER BY version DESC"
+    "SELECT version, metadata, {WEIGHT} FROM assistant_versions WHERE assistant_id = ?1 ORDER BY version DESC"
 );
 
 /// Assistants in one order. What SQL cannot decide (containment, letters) is decided row by row.
 macro_rules! page {
     ($owner:literal, $column:literal, $order:literal) => {
         formatcp!(
-            "SELECT assistant_id, graph_id, name, metadata, {BYTES} \
+            "SELECT assistant_id, graph_id, name, metadata, {WEIGHT} \
              FROM assistants WHERE {owner} ORDER BY {column} {order}, assistant_id {order}",
             owner = $owner,
             column = $column,

@@ -57,16 +57,21 @@ pub(super) const OF_THREAD: &str = select!(
 
 /// [`OF_THREAD`] with what is not read of them left out.
 pub(super) const WITHOUT_REQUESTS: &str = "SELECT r.run_id, r.tree_id, r.thread_id, \
-    r.branch_id, r.assistant_id, r.status, r.metadata, r.type, NULL, r.address, r.strategy, \
+    r.branch_id, r.assistant_id, r.status, NULL, r.type, NULL, r.address, r.strategy, \
     r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, r.created_at, \
     r.updated_at, r.base_checkpoint_id, r.principal, r.thread_user FROM runs r \
     WHERE r.thread_id = ?1 AND (?2 IS NULL OR r.status = ?2) \
     ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4";
 
-pub(super) const SIZES: &str = "SELECT r.run_id, \
-    coalesce(octet_length(r.kwargs), 0) + coalesce(octet_length(r.metadata), 0) FROM runs r \
+pub(super) const WEIGHTS: &str = concat!(
+    "SELECT r.run_id, coalesce(",
+    weight!("r.type", "r.kwargs"),
+    ", 0) + coalesce(",
+    json_weight!("r.metadata"),
+    ", 0) FROM runs r \
     WHERE r.thread_id = ?1 AND (?2 IS NULL OR r.status = ?2) \
-    ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4";
+    ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4"
+);
 
 pub(super) fn run(db: &Connection, thread: ThreadId, run: RunId) -> Result<Option<Run>> {
     Ok(db
@@ -130,14 +135,14 @@ pub(super) fn runs_without_requests(
     of_thread(db, WITHOUT_REQUESTS, page, read_run)
 }
 
-pub(super) fn run_sizes(
+pub(super) fn run_weights(
     db: &Connection,
     thread: ThreadId,
     status: Option<Status>,
     limit: usize,
     offset: usize,
 ) -> Result<Vec<(RunId, u64)>> {
-    of_thread(db, SIZES, (thread, status, limit, offset), |row| {
+    of_thread(db, WEIGHTS, (thread, status, limit, offset), |row| {
         Ok((id(row, 0)?, row.get::<_, i64>(1)?.unsigned_abs()))
     })
 }

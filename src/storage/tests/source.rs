@@ -231,7 +231,10 @@ impl Scope<'_> {
         let around = self.module.match_indices('/').map(|(at, _)| at);
         let modules = around.chain([self.module.len()]);
         let mut found = modules.filter_map(|end| self.rules.get(&self.module[..end])?.get(name));
-        found.next_back()
+        found.next_back().or_else(|| {
+            // All files of the room have its macros.
+            self.rules.get("weight")?.get(name)
+        })
     }
 
     /// The texts of literals and of the macros that make texts.

@@ -19,7 +19,7 @@ const PAGE: usize = 256;
 pub(super) struct Listed {
     pub id: CheckpointId,
     /// Bytes that are stored of it.
-    pub bytes: u64,
+    pub weight: u64,
     /// The branch whose pending writes it shows; without one those that a record of all lineages
     /// shows.
     pub owner: Option<BranchId>,
@@ -96,7 +96,7 @@ impl Service {
                 if implied.is_empty() || contains_map(&metadata_of(thread, row)?, &implied) {
                     found.push(Listed {
                         id: row.id,
-                        bytes: row.bytes,
+                        weight: row.weight,
                         owner: None,
                     });
                 }
@@ -210,7 +210,7 @@ impl Service {
             }
             found.push(Listed {
                 id: row.id,
-                bytes: row.bytes,
+                weight: row.weight,
                 owner: owner.and_then(|(_, owner)| *owner),
             });
             if found.len() == page.limit {
@@ -226,7 +226,7 @@ fn listed_rows(rows: &StoredRows) -> Vec<Listed> {
     let rows = rows.rows.iter();
     rows.map(|(row, _)| Listed {
         id: row.id,
-        bytes: 0,
+        weight: 0,
         owner: None,
     })
     .collect()

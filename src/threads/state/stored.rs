@@ -59,11 +59,11 @@ impl Service {
 impl StoredStates {
     /// The states as `render` makes them.
     pub(super) fn render(self, render: Render) -> Listing<Value, Error> {
-        let sum = |batch: &[Listed]| batch.iter().map(|one| one.bytes).sum();
-        let read = self.rows.as_ref().map(StoredRows::bytes);
+        let sum = |batch: &[Listed]| batch.iter().map(|one| one.weight).sum();
+        let read = self.rows.as_ref().map(StoredRows::weight);
         let batches = batches(&self.listed, false);
         Listing {
-            largest: self.listed.iter().map(|one| one.bytes).max().unwrap_or(0),
+            largest: self.listed.iter().map(|one| one.weight).max().unwrap_or(0),
             at_once: read.or(batches.into_iter().map(sum).max()).unwrap_or(0),
             items: Box::pin(self.values(render)),
         }
@@ -98,13 +98,13 @@ impl StoredStates {
 /// Parts of a list that are read together; all of it is one when it was read already.
 fn batches(listed: &[Listed], is_one: bool) -> Vec<&[Listed]> {
     let mut batches = vec![];
-    let (mut start, mut bytes) = (0, 0);
+    let (mut start, mut weight) = (0, 0);
     for (at, one) in listed.iter().enumerate() {
-        if !is_one && at > start && bytes + one.bytes > BATCH_BYTES {
+        if !is_one && at > start && weight + one.weight > BATCH_BYTES {
             batches.push(&listed[start..at]);
-            (start, bytes) = (at, 0);
+            (start, weight) = (at, 0);
         }
-        bytes += one.bytes;
+        weight += one.weight;
     }
     batches.push(&listed[start..]);
     batches

@@ -361,7 +361,7 @@ async fn apply(
     edit: StateUpdater,
     supersteps: Vec<Vec<StateUpdate>>,
 ) -> Result<UpdateOutcome, engine::Error> {
-    let base = edit.base.as_ref().map_or(0, Decoded::weight);
+    let base = edit.base.as_ref().map_or(0, Decoded::memory);
     let updates = supersteps.iter().flatten();
     let values = updates.filter_map(|update| update.values.as_ref());
     let room = LARGE.saturating_sub(base) / BYTES_OF_VALUE;

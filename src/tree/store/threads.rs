@@ -185,7 +185,7 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<Vec<usize>, Error>;
 
     /// A page of living threads.
-    async fn search(&self, page: search::ThreadPage) -> Result<Vec<Thread>, Error>;
+    async fn search(&self, page: search::ThreadPage) -> Result<Vec<search::Listed>, Error>;
 
     /// How many living threads there are.
     async fn count(&self, filter: search::ThreadFilter) -> Result<u64, Error>;

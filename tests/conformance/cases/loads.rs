@@ -326,7 +326,7 @@ pub async fn a_page_has_everything_of_the_checkpoints_that_are_there(b: &Backend
         let Page::Sizes(alone) = read(vec![size.id], 0).await else {
             panic!("nothing is small enough");
         };
-        assert_eq!((alone[0].id, alone[0].bytes), (size.id, size.bytes));
+        assert_eq!((alone[0].id, alone[0].weight), (size.id, size.weight));
     }
     assert_eq!(sizes.len(), 3);
 }

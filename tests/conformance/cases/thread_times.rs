@@ -16,9 +16,12 @@ async fn recent(b: &Backend) -> Vec<ThreadId> {
         ..ThreadPage::default()
     };
     let found = b.trees.search(page).await.unwrap();
-    let times: Vec<_> = found.iter().map(|thread| thread.updated_at).collect();
+    let times: Vec<_> = found
+        .iter()
+        .map(|listed| listed.thread.updated_at)
+        .collect();
     assert!(times.is_sorted_by(|a, b| a >= b), "{times:?}");
-    found.iter().map(|thread| thread.id).collect()
+    found.iter().map(|listed| listed.thread.id).collect()
 }
 
 pub async fn a_run_moves_the_time_of_its_thread_when_it_starts_and_however_it_ends(b: &Backend) {

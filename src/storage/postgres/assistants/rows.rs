@@ -31,14 +31,15 @@ impl<'a> Bound<'a> {
         let encoded =
             |map: &Map| codec::encode_tagged(&Value::map(map.clone()), codec::Format::default());
         let (tag, config) = encoded(&content.config);
+        let (other, context) = encoded(&content.context);
         Self {
             graph: &content.graph,
             name: name(&content.name),
             description: content.description.as_deref().map(name),
             metadata: Json::of_map(&content.metadata),
-            tag,
+            tag: codec::heavier(tag, other),
             config,
-            context: encoded(&content.context).1,
+            context,
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Completes `page`, checkpoints of the namespace `$2` numbered by `n`: with everything that is
-/// stored of them if that is at most `$3` bytes, else with sizes. `$4`: with metadata in any case.
+/// stored of them if that weighs at most `$3`, else with what each weighs. `$4`: with metadata in any case.
 /// What is pending at all of them, and their values, come with the first row: to make arrays for
 /// each takes longer than all else.
 macro_rules! paged {
@@ -38,18 +38,18 @@ WITH RECURSIVE page AS ({page}),
 chain AS (
   SELECT b.* FROM (SELECT DISTINCT v.key, v.value FROM page p
      CROSS JOIN LATERAL jsonb_each_text(p.blob_versions) v) v
-   CROSS JOIN LATERAL (SELECT b.channel, b.version, b.base_version, octet_length(b.blob) AS bytes FROM checkpoint_blobs b
+   CROSS JOIN LATERAL (SELECT b.channel, b.version, b.base_version, {blob} AS weight FROM checkpoint_blobs b
      WHERE b.tree_id = $1 AND b.checkpoint_ns = $2 AND b.channel = v.key AND b.version = v.value LIMIT 1) b
   UNION
   SELECT b.* FROM chain k
-   CROSS JOIN LATERAL (SELECT b.channel, b.version, b.base_version, octet_length(b.blob) AS bytes FROM checkpoint_blobs b
+   CROSS JOIN LATERAL (SELECT b.channel, b.version, b.base_version, {blob} AS weight FROM checkpoint_blobs b
      WHERE b.tree_id = $1 AND b.checkpoint_ns = $2 AND b.channel = k.channel AND b.version = k.base_version LIMIT 1) b),
 sized AS (
-  SELECT p.*, octet_length(p.checkpoint) + pg_column_size(p.blob_versions) + octet_length(p.metadata) + COALESCE(s.bytes, 0) AS bytes
-    FROM page p CROSS JOIN LATERAL (SELECT sum(octet_length(s.writes)) AS bytes FROM checkpoint_writes s WHERE s.tree_id = $1
+  SELECT p.*, octet_length(p.checkpoint) + pg_column_size(p.blob_versions) + octet_length(p.metadata) + COALESCE(s.weight, 0) AS weight
+    FROM page p CROSS JOIN LATERAL (SELECT sum({writes}) AS weight FROM checkpoint_writes s WHERE s.tree_id = $1
      AND s.checkpoint_ns = $2 AND s.checkpoint_id = p.checkpoint_id) s),
 fit AS MATERIALIZED (
-  SELECT COALESCE((SELECT sum(bytes) FROM chain), 0) + COALESCE((SELECT sum(bytes) FROM sized), 0) <= $3::bigint AS whole,
+  SELECT COALESCE((SELECT sum(weight) FROM chain), 0) + COALESCE((SELECT sum(weight) FROM sized), 0) <= $3::bigint AS whole,
          (SELECT min(p.n) FROM page p) AS first),
 w AS MATERIALIZED (
   SELECT array_agg(s.n) AS w_rows, array_agg(s.branch_id) AS w_branches, array_agg(s.task_id) AS w_tasks, array_agg(s.idx) AS w_idxs,
@@ -60,7 +60,7 @@ w AS MATERIALIZED (
            WHERE f.whole ORDER BY p.n, s.task_path, s.task_id, s.idx, s.branch_id) s),
 l AS MATERIALIZED (
   SELECT array_agg(k.channel) AS l_channels, array_agg(k.version) AS l_versions, array_agg(k.base_version) AS l_bases,
-         array_agg(k.bytes) AS l_sizes FROM fit f CROSS JOIN chain k WHERE NOT f.whole),
+         array_agg(k.weight) AS l_weights FROM fit f CROSS JOIN chain k WHERE NOT f.whole),
 b AS MATERIALIZED (
   SELECT array_agg(k.channel) AS b_channels, array_agg(k.version) AS b_versions, array_agg(k.base_version) AS b_bases,
          array_agg(x.chain_bytes) AS b_chains, array_agg(x.type) AS b_types, array_agg(x.blob) AS b_blobs
@@ -69,12 +69,14 @@ b AS MATERIALIZED (
    WHERE f.whole)
 SELECT p.checkpoint_ns, p.checkpoint_id, p.parent_checkpoint_id, p.root_checkpoint_id, p.depth, p.thread_id, p.branch_id,
        p.run_id, p.source, p.step, p.last_node_id, p.event_number, p.created_at, p.run_supersteps, p.graph_id, p.assistant_id, p.n, f.whole,
-       p.bytes::bigint AS bytes,
+       p.weight::bigint AS weight,
        CASE WHEN f.whole THEN p.checkpoint END AS checkpoint, CASE WHEN f.whole OR $4 THEN p.metadata END AS metadata,
        p.blob_versions, w.*, l.*, b.*
   FROM fit f CROSS JOIN sized p LEFT JOIN w ON p.n = f.first LEFT JOIN l ON p.n = f.first LEFT JOIN b ON p.n = f.first
  ORDER BY p.n",
-            page = $page
+            page = $page,
+            blob = weight!("b.type", "b.blob"),
+            writes = weight!("s.type", "s.writes")
         )
     };
 }
@@ -173,11 +175,11 @@ fn page_in(rows: &[Row], scope: PageScope) -> Result<Page, Error> {
     }
     let mut chains = chains_of(first)?;
     let sizes = rows.iter().map(|row| {
-        let own: i64 = column(row, "bytes")?;
-        let mut bytes = u64::try_from(own).unwrap_or(0);
+        let own: i64 = column(row, "weight")?;
+        let mut weight = u64::try_from(own).unwrap_or(0);
         let versions = column::<JsonText>(row, "blob_versions")?;
         for (channel, version) in versions_of(&versions.0)? {
-            bytes += chains.sum(&channel, version);
+            weight += chains.sum(&channel, version);
         }
         let metadata = column::<Option<JsonText>>(row, "metadata")?;
         Ok(SizedCheckpoint {
@@ -189,7 +191,7 @@ fn page_in(rows: &[Row], scope: PageScope) -> Result<Page, Error> {
                 .filter(|_| scope.metadata)
                 .map(|rest| metadata_of(row, rest))
                 .transpose()?,
-            bytes,
+            weight,
         })
     });
     Ok(Page::Sizes(sizes.collect::<Result<_, Error>>()?))
@@ -225,13 +227,13 @@ fn chains_of(row: &Row) -> Result<ChainSizes, Error> {
     };
     let versions: Vec<&str> = column(row, "l_versions")?;
     let bases: Vec<Option<&str>> = column(row, "l_bases")?;
-    let sizes: Vec<i32> = column(row, "l_sizes")?;
+    let weights: Vec<i64> = column(row, "l_weights")?;
     for (index, channel) in channels.into_iter().enumerate() {
         chains.add(
             unname(channel),
             version(versions[index])?,
             bases[index].map(version).transpose()?,
-            u64::try_from(sizes[index]).unwrap_or(0),
+            u64::try_from(weights[index]).unwrap_or(0),
         );
     }
     Ok(chains)

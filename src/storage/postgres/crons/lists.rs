@@ -39,7 +39,9 @@ macro_rules! filtered {
 macro_rules! page {
     ($by:literal, $column:literal, $order:literal) => {
         formatcp!(
-            "SELECT cron_id, (octet_length(payload) + octet_length(metadata::text))::bigint AS bytes{filtered}",
+            "SELECT cron_id, ({payload} + {metadata})::bigint AS weight{filtered}",
+            payload = weight!("type", "payload"),
+            metadata = json_weight!("metadata::text"),
             filtered = filtered!(
                 $by,
                 concat!(
@@ -147,10 +149,10 @@ pub(in super::super) async fn search_crons(
         &whole(search.offset),
     ];
     all(db, texts[search.order(SortBy::ALL)], &params, |row| {
-        let bytes = column::<i64>(row, "bytes")?;
+        let weight = column::<i64>(row, "weight")?;
         Ok((
             CronId(column(row, "cron_id")?),
-            u64::try_from(bytes).unwrap_or(0),
+            u64::try_from(weight).unwrap_or(0),
         ))
     })
     .await

@@ -33,11 +33,14 @@ use super::{
     undo::{RolledBack, roll_back},
 };
 use crate::{
-    checkpoint::{Error, codec},
+    checkpoint::Error,
     id::BranchId,
     runs::{
         Created, NewRun, Strategy,
-        request::{codec as request_codec, identity},
+        request::{
+            codec::{self as request_codec, Encoded},
+            identity,
+        },
     },
     tree::event::codes::event_code,
 };
@@ -169,7 +172,7 @@ async fn create_once(store: &Store, creation: &Arc<Creation>) -> Result<Created,
     connection::retry(critical, |mut client| async move {
         let client = &mut client;
         let new = &creation.new;
-        client.carries(creation.kwargs.len());
+        client.carries(creation.kwargs.bytes.len());
         let is_retry = attempts.fetch_add(1, Ordering::Relaxed) > 0;
         if is_retry && let Some(created) = written_before(client, new).await? {
             return Ok(created);
@@ -279,7 +282,7 @@ async fn clear_and_insert(
     connection: &Client,
     prepared: &Prepared,
     new: &NewRun,
-    kwargs: &[u8],
+    kwargs: &Encoded,
     branch: BranchId,
 ) -> Result<Option<Row>, Failure> {
     if let Some(thread) = &new.create_thread {
@@ -390,7 +393,7 @@ async fn insert(
     client: &Client,
     statement: &Statement,
     new: &NewRun,
-    kwargs: &[u8],
+    kwargs: &Encoded,
     unchanged_since: Option<i64>,
 ) -> Result<Option<Row>, tokio_postgres::Error> {
     let address = new
@@ -420,8 +423,8 @@ async fn insert(
                 &new.temporary,
                 &metadata,
                 &address,
-                &codec::BINCODE,
-                &kwargs,
+                &&*kwargs.tag,
+                &kwargs.bytes,
                 &new.after.as_secs_f64(),
                 &worker,
                 &reject,

@@ -11,7 +11,11 @@ use crate::{
         columns::{JsonText, Time, column, id_if, word},
         connection::{self, prepare},
     },
-    tree::Thread,
+    tree::{
+        Thread,
+        search::{Listed, Room},
+    },
+    value::Map,
 };
 
 /// The columns of a thread, of [`FROM`].
@@ -45,12 +49,36 @@ pub(in super::super) fn slot_of(row: &Row) -> Result<Slot, Error> {
 
 /// A thread, out of a row with the columns of [`THREAD`].
 pub(super) fn thread_of(row: &Row) -> Result<Thread, Error> {
+    Ok(Thread {
+        metadata: column::<JsonText>(row, "metadata")?.map()?,
+        config: column::<JsonText>(row, "config")?.map()?,
+        ..without_json(row)?
+    })
+}
+
+/// A thread of a list, out of the same columns.
+pub(super) fn listed_of(row: &Row, room: &mut Room) -> Result<Listed, Error> {
+    let text = |name| column::<JsonText>(row, name);
+    let (metadata, config) = (text("metadata")?, text("config")?);
+    let (weight, is_whole) = room.take(metadata.0.len() + config.0.len());
+    let mut thread = without_json(row)?;
+    if is_whole {
+        (thread.metadata, thread.config) = (metadata.map()?, config.map()?);
+    }
+    Ok(Listed {
+        thread,
+        weight,
+        is_whole,
+    })
+}
+
+fn without_json(row: &Row) -> Result<Thread, Error> {
     let slot = slot_of(row)?;
     Ok(Thread {
         id: slot.thread,
         tree: slot.tree,
-        metadata: column::<JsonText>(row, "metadata")?.map()?,
-        config: column::<JsonText>(row, "config")?.map()?,
+        metadata: Map::new(),
+        config: Map::new(),
         created_at: column::<Time>(row, "created_at")?.0,
         updated_at: column::<Time>(row, "updated_at")?.0,
         state_updated_at: column::<Time>(row, "state_updated_at")?.0,

@@ -9,14 +9,11 @@ use super::{
         connection::{Object, Result, prepare},
     },
     narrow::narrowed,
-    rows::thread_of,
+    rows::listed_of,
 };
 use crate::{
     time::Timestamp,
-    tree::{
-        Thread,
-        search::{SortBy, ThreadFilter, ThreadPage},
-    },
+    tree::search::{Listed, Room, SortBy, ThreadFilter, ThreadPage},
 };
 
 /// The thread `t` with its active branch `b`.
@@ -277,7 +274,7 @@ impl<'a> Bound<'a> {
 }
 
 /// A page of living threads.
-pub(in super::super) async fn search(db: &Object, page: &ThreadPage) -> Result<Vec<Thread>> {
+pub(in super::super) async fn search(db: &Object, page: &ThreadPage) -> Result<Vec<Listed>> {
     let mut narrow = page.clone();
     if page.after.is_none()
         && let Some(filter) = narrowed(db, &page.filter).await?
@@ -316,7 +313,9 @@ pub(in super::super) async fn search(db: &Object, page: &ThreadPage) -> Result<V
         &id,
     ];
     let rows = db.query(&statement, &params).await?;
-    Ok(rows.iter().map(thread_of).collect::<Result<_, _>>()?)
+    let mut room = Room::default();
+    let listed = rows.iter().map(|row| listed_of(row, &mut room));
+    Ok(listed.collect::<Result<_, _>>()?)
 }
 
 /// How many living threads there are.

@@ -39,7 +39,7 @@ SELECT {THREAD},
       FROM checkpoints c WHERE c.tree_id = t.tree_id AND c.checkpoint_ns = ''
        AND c.checkpoint_id = COALESCE($3::uuid, b.head_checkpoint_id) LIMIT 1) c ON true
   LEFT JOIN LATERAL (
-    SELECT COALESCE(sum(octet_length(s.writes)), 0) <= {AT_ONCE} AS is_small FROM checkpoint_writes s
+    SELECT COALESCE(sum({writes}), 0) <= {AT_ONCE} AS is_small FROM checkpoint_writes s
      WHERE s.tree_id = t.tree_id AND s.checkpoint_ns = '' AND s.checkpoint_id = c.checkpoint_id) z ON true
   LEFT JOIN LATERAL (
     SELECT array_agg(s.branch_id) AS w_branches, array_agg(s.task_id) AS w_tasks, array_agg(s.idx) AS w_idxs,
@@ -51,7 +51,8 @@ SELECT {THREAD},
     thread = NAMES.thread,
     branch = NAMES.branch,
     metadata = NAMES.metadata,
-    created_at = NAMES.created_at
+    created_at = NAMES.created_at,
+    writes = weight!("s.type", "s.writes")
 );
 
 /// See [`tree::Store::thread_with_checkpoint`](crate::tree::Store::thread_with_checkpoint).

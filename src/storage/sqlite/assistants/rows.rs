@@ -20,7 +20,8 @@ pub(super) fn encoded(content: &Content) -> (Arc<str>, Vec<u8>, Vec<u8>) {
     let bytes =
         |map: &Map| codec::encode_tagged(&Value::map(map.clone()), codec::Format::default());
     let (tag, config) = bytes(&content.config);
-    (tag, config, bytes(&content.context).1)
+    let (other, context) = bytes(&content.context);
+    (codec::heavier(tag, other), config, context)
 }
 
 pub(super) fn assistant_of(row: &Row<'_>) -> rusqlite::Result<AssistantRow> {

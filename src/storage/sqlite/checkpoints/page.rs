@@ -52,12 +52,20 @@ pub(crate) fn page_of(
     pager.finish()
 }
 
-pub(super) const LINK: &str = "SELECT base_version, octet_length(blob) FROM checkpoint_blobs \
-    WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND channel = ?3 AND version = ?4";
+pub(super) const LINK: &str = concat!(
+    "SELECT base_version, ",
+    weight!("type", "blob"),
+    " FROM checkpoint_blobs \
+    WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND channel = ?3 AND version = ?4"
+);
 
-pub(super) const WRITTEN: &str = "SELECT coalesce(sum(octet_length(writes)), 0) \
+pub(super) const WRITTEN: &str = concat!(
+    "SELECT coalesce(sum(",
+    weight!("type", "writes"),
+    "), 0) \
     FROM checkpoint_writes \
-    WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3";
+    WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3"
+);
 
 struct Pager<'a> {
     db: &'a Connection,
@@ -106,12 +114,12 @@ impl<'a> Pager<'a> {
         let written: i64 = self
             .written
             .query_row(params![self.tree, self.ns, checkpoint], |row| row.get(0))?;
-        let mut bytes =
+        let mut weight =
             (envelope.len() + versions.len() + metadata.len()) as u64 + written.unsigned_abs();
-        self.others += bytes;
+        self.others += weight;
         for (channel, version) in frame::versions_of(versions)? {
             self.measure(&channel, version)?;
-            bytes += self.chains.sum(&channel, version);
+            weight += self.chains.sum(&channel, version);
             if self.is_whole() {
                 self.versions.push((channel, version));
             }
@@ -131,7 +139,7 @@ impl<'a> Pager<'a> {
             } else {
                 None
             },
-            bytes,
+            weight,
         });
         Ok(())
     }
@@ -149,12 +157,12 @@ impl<'a> Pager<'a> {
             let found = self.link.query_row(key, |row| {
                 Ok((row.get::<_, Option<String>>(0)?, row.get::<_, i64>(1)?))
             });
-            let Some((base, bytes)) = found.optional()? else {
+            let Some((base, weight)) = found.optional()? else {
                 return Ok(());
             };
             let base = base.as_deref().map(version_of).transpose()?;
-            let bytes = bytes.unsigned_abs();
-            self.chains.add(channel.clone(), version, base, bytes);
+            let weight = weight.unsigned_abs();
+            self.chains.add(channel.clone(), version, base, weight);
             next = base;
         }
         Ok(())

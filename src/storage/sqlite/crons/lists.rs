@@ -25,9 +25,10 @@ use crate::{
 macro_rules! page {
     ($by:literal, $column:literal, $order:literal) => {
         formatcp!(
-            "SELECT cron_id, metadata, octet_length(payload) + octet_length(metadata) \
-             FROM crons WHERE {by} AND (?3 IS NULL OR assistant_id = ?3) \
+            "SELECT cron_id, metadata, {payload} + {metadata} FROM crons WHERE {by} AND (?3 IS NULL OR assistant_id = ?3) \
              AND (?4 IS NULL OR enabled = ?4) ORDER BY {column} {order}, cron_id {order}",
+            payload = weight!("type", "payload"),
+            metadata = json_weight!("metadata"),
             by = $by,
             column = $column,
             order = $order

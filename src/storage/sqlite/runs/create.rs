@@ -20,11 +20,14 @@ use super::{
     undo::roll_back,
 };
 use crate::{
-    checkpoint::{Error, Slot, codec},
+    checkpoint::{Error, Slot},
     id::{ThreadId, WorkerId},
     runs::{
         Created, CreatedBatch, NewRun, Run, Status, Strategy,
-        request::{codec as request_codec, identity},
+        request::{
+            codec::{self as request_codec, Encoded},
+            identity,
+        },
         transitions::run_events,
     },
     time::Timestamp,
@@ -37,7 +40,7 @@ const UNCHANGED: &str = "SELECT 1 FROM threads WHERE thread_id = ?1 AND last_eve
 pub(in super::super) fn create(
     db: &Connection,
     new: NewRun,
-    kwargs: &[u8],
+    kwargs: &Encoded,
     now: Timestamp,
 ) -> Result<Created, Error> {
     let exists = db
@@ -193,7 +196,7 @@ fn end_others(
 /// See [`runs::Store::create_runs`](crate::runs::Store::create_runs).
 pub(in super::super) fn create_all(
     db: &Connection,
-    new: Vec<(Vec<u8>, NewRun)>,
+    new: Vec<(Encoded, NewRun)>,
     now: Timestamp,
 ) -> Result<CreatedBatch, Error> {
     let mut all = Vec::with_capacity(new.len());
@@ -249,7 +252,7 @@ fn later(time: Timestamp, by: Duration) -> Timestamp {
 fn insert(
     db: &Connection,
     run: &Run,
-    (metadata, kwargs, thread_user): (Option<String>, &[u8], Option<String>),
+    (metadata, kwargs, thread_user): (Option<String>, &Encoded, Option<String>),
     webhook: Option<String>,
     claimed: Option<(WorkerId, &Slot)>,
     behind: bool,
@@ -278,8 +281,8 @@ fn insert(
         run.run_at.0,
         run.created_at.0,
         metadata.unwrap_or_else(|| "null".into()),
-        codec::BINCODE,
-        kwargs,
+        kwargs.tag,
+        kwargs.bytes,
         run.principal,
         behind,
         webhook,

@@ -7,7 +7,11 @@ use crate::{
     id::{ThreadId, TreeId},
     storage::sqlite::columns::{id, id_if, json_if, json_map, parsed},
     time::Timestamp,
-    tree::Thread,
+    tree::{
+        Thread,
+        search::{Listed, Room},
+    },
+    value::Map,
 };
 
 /// The tree of a living thread.
@@ -38,13 +42,36 @@ pub(in super::super) fn thread(db: &Connection, thread: ThreadId) -> Result<Opti
 
 /// A thread, out of the columns of [`THREAD`].
 pub(super) fn read_thread(row: &Row<'_>) -> rusqlite::Result<Thread> {
+    Ok(Thread {
+        metadata: json_map(row, 2)?,
+        config: json_map(row, 3)?,
+        ..without_json(row)?
+    })
+}
+
+/// A thread of a list, out of the same columns.
+pub(super) fn read_listed(row: &Row<'_>, room: &mut Room) -> rusqlite::Result<Listed> {
+    let bytes = |column| Ok::<_, rusqlite::Error>(row.get_ref(column)?.as_str()?.len());
+    let (weight, is_whole) = room.take(bytes(2)? + bytes(3)?);
+    let mut thread = without_json(row)?;
+    if is_whole {
+        (thread.metadata, thread.config) = (json_map(row, 2)?, json_map(row, 3)?);
+    }
+    Ok(Listed {
+        thread,
+        weight,
+        is_whole,
+    })
+}
+
+fn without_json(row: &Row<'_>) -> rusqlite::Result<Thread> {
     let updated: i64 = row.get(5)?;
     let state_updated: i64 = row.get(6)?;
     Ok(Thread {
         id: id(row, 0)?,
         tree: id(row, 1)?,
-        metadata: json_map(row, 2)?,
-        config: json_map(row, 3)?,
+        metadata: Map::new(),
+        config: Map::new(),
         created_at: Timestamp(row.get(4)?),
         updated_at: Timestamp(updated.max(state_updated)),
         state_updated_at: Timestamp(state_updated),

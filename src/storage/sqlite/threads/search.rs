@@ -4,18 +4,15 @@ use const_format::formatcp;
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
-use super::{super::columns::json_map, narrow::narrowed, rows::read_thread};
+use super::{super::columns::json_map, narrow::narrowed, rows::read_listed};
 use crate::{
     checkpoint::Result,
     id::ThreadId,
-    tree::{
-        Thread,
-        search::{SortBy, ThreadFilter, ThreadPage},
-    },
+    tree::search::{Listed, Room, SortBy, ThreadFilter, ThreadPage},
     value::contains_map,
 };
 
-/// The columns of [`read_thread`] and those that follow: the key of a page.
+/// The columns of [`read_listed`] and those that follow: the key of a page.
 macro_rules! columns {
     ($at:literal) => {
         formatcp!(
@@ -242,8 +239,9 @@ fn text(page: &ThreadPage) -> &'static str {
 }
 
 /// A page of living threads.
-pub(in super::super) fn search(db: &Connection, page: &ThreadPage) -> Result<Vec<Thread>> {
+pub(in super::super) fn search(db: &Connection, page: &ThreadPage) -> Result<Vec<Listed>> {
     let mut found = Vec::new();
+    let mut room = Room::default();
     let mut skip = page.offset;
     each(db, page, |row| {
         if skip > 0 {
@@ -251,7 +249,7 @@ pub(in super::super) fn search(db: &Connection, page: &ThreadPage) -> Result<Vec
             return Ok(true);
         }
         if found.len() < page.limit {
-            found.push(read_thread(row)?);
+            found.push(read_listed(row, &mut room)?);
         }
         Ok(found.len() < page.limit)
     })?;

@@ -30,7 +30,7 @@ pub(in super::super::super) async fn create_runs(
     let attempts = AtomicU32::new(0);
     let (kwargs, branches, attempts) = (&kwargs, &branches, &attempts);
     connection::retry(&store.pools.critical, |mut client| async move {
-        client.carries(kwargs.iter().map(|one| one.len()).sum());
+        client.carries(kwargs.iter().map(|one| one.bytes.len()).sum());
         let is_retry = attempts.fetch_add(1, Ordering::Relaxed) > 0;
         if is_retry && let Some(written) = all_written_before(&client, new).await? {
             return Ok(written);

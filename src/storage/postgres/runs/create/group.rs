@@ -81,7 +81,7 @@ async fn write(pool: &Pool, mut all: Vec<Waiting>) -> Ended {
 
 /// Rows of the runs of a group, none for those whose locks were not free.
 async fn attempt(client: &Object, group: &[Arc<Creation>]) -> Result<Vec<Option<Row>>, Failure> {
-    client.carries(group.iter().map(|one| one.kwargs.len()).sum());
+    client.carries(group.iter().map(|one| one.kwargs.bytes.len()).sum());
     // One that is alone goes so too: it waits for nobody's lock, since others come meanwhile.
     let statements = many::Statements::on(client).await?;
     statements.send(client, group).await

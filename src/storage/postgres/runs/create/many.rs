@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 use super::queue::{Creation, shares_tree};
 use crate::{
-    checkpoint::codec,
     runs::request::codec as request_codec,
     storage::postgres::{
         columns::{Json, Params, column, name},
@@ -37,9 +36,9 @@ const CREATE_MANY: &str = concat!(
     "
 WITH c AS MATERIALIZED (
   SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::bool[], $6::jsonb[], $7::jsonb[], $8::bytea[], $9::float8[],
-                       $10::uuid[], $11::jsonb[], $12::jsonb[], $13::uuid[], $14::text[], $15::text[], $16::text[], $17::bigint[], $18::text[], $19::bigint[], $21::bool[])
+                       $10::uuid[], $11::jsonb[], $12::jsonb[], $13::uuid[], $14::text[], $15::text[], $16::text[], $17::bigint[], $18::text[], $19::bigint[], $20::text[], $21::bool[])
     WITH ORDINALITY c(run, thread, assistant, strategy, temporary, metadata, address, kwargs, after, worker, thread_metadata, thread_config, branch,
-                      own, principal, levels, most, webhook, since, inherits_user, n)
+                      own, principal, levels, most, webhook, since, tag, inherits_user, n)
    WHERE c.n = ANY (NULLIF(current_setting('backstitch.locked', true), '')::bigint[])),
 b AS (
   SELECT c.*, b.tree_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth, t.metadata - c.own::text[] AS inherited, q.queued,
@@ -66,7 +65,7 @@ r AS (
   INSERT INTO runs (tree_id, run_id, thread_id, branch_id, assistant_id, status, strategy, temporary, metadata, address, type, kwargs,
          run_at, base_checkpoint_id, epoch, worker_id, attempt, principal, behind, webhook, started_at, thread_user)
   SELECT n.tree_id, n.run, n.thread, CASE WHEN n.starts THEN n.branch_id ELSE n.branch END, n.assistant, CASE WHEN n.starts THEN 'running' ELSE 'pending' END,
-         n.strategy, n.temporary, CASE WHEN n.inherited <> '{}' THEN n.inherited ELSE n.metadata END, n.address, $20, n.kwargs,
+         n.strategy, n.temporary, CASE WHEN n.inherited <> '{}' THEN n.inherited ELSE n.metadata END, n.address, n.tag, n.kwargs,
          now() + make_interval(secs => n.after), CASE WHEN n.starts THEN n.head_checkpoint_id END, CASE WHEN n.starts THEN n.writer_epoch + 1 END,
          CASE WHEN n.starts THEN n.worker END, CASE WHEN n.starts THEN 1 ELSE 0 END, n.principal, n.taken,
          n.webhook, CASE WHEN n.starts THEN now() END, n.thread_user
@@ -111,6 +110,7 @@ struct Columns<'a> {
     temporary: Vec<bool>,
     metadata: Vec<Json<'a>>,
     addresses: Vec<Option<Json<'a>>>,
+    tags: Vec<&'a str>,
     kwargs: Vec<&'a [u8]>,
     delays: Vec<f64>,
     workers: Vec<Option<Uuid>>,
@@ -142,7 +142,8 @@ impl<'a> Columns<'a> {
         self.metadata
             .push(metadata.map_or_else(|| Json::new("null"), Json::of_map));
         self.addresses.push(new.address.map(address));
-        self.kwargs.push(&creation.kwargs);
+        self.tags.push(&creation.kwargs.tag);
+        self.kwargs.push(&creation.kwargs.bytes);
         self.delays.push(new.after.as_secs_f64());
         self.workers.push(new.claim.map(|worker| worker.0));
         self.thread_metadata
@@ -218,7 +219,7 @@ impl Statements {
             &columns.most,
             &columns.webhooks,
             &columns.since,
-            &codec::BINCODE,
+            &columns.tags,
             &columns.inherit_users,
         ];
         let (begin, locked, rows, end) = tokio::join!(

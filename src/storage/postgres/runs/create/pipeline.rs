@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     id::BranchId,
-    runs::NewRun,
+    runs::{NewRun, request::codec::Encoded},
     storage::postgres::{
         columns::Params,
         connection::{Failure, Object, prepare},
@@ -68,7 +68,7 @@ impl Statements {
         &self,
         client: &Client,
         new: &NewRun,
-        kwargs: &[u8],
+        kwargs: &Encoded,
         branch: BranchId,
     ) -> Result<Option<Row>, tokio_postgres::Error> {
         let create_thread = async {

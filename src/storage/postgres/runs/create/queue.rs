@@ -9,7 +9,7 @@ use crate::{
     checkpoint::Error,
     contention::groups::Groups,
     id::BranchId,
-    runs::{Created, NewRun, Strategy},
+    runs::{Created, NewRun, Strategy, request::codec::Encoded},
     storage::postgres::connection::{Failure, Pool},
 };
 
@@ -20,7 +20,7 @@ const LARGEST: usize = 8 << 10;
 /// A run to create, and its request as the row has it.
 pub(super) struct Creation {
     pub(super) new: NewRun,
-    pub(super) kwargs: Vec<u8>,
+    pub(super) kwargs: Encoded,
     /// Of a thread that comes with it.
     pub(super) branch: BranchId,
 }
@@ -84,7 +84,7 @@ impl CreationQueue {
 fn may_share(creation: &Creation) -> bool {
     let new = &creation.new;
     let ends_none = matches!(new.strategy, Strategy::Reject | Strategy::Enqueue);
-    ends_none && new.create_thread.is_none() && creation.kwargs.len() <= LARGEST
+    ends_none && new.create_thread.is_none() && creation.kwargs.bytes.len() <= LARGEST
 }
 
 /// Whether the row of the tree is locked against deletions and changes of rights.

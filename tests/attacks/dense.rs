@@ -1,0 +1,143 @@
+//! Values of tiny items, which take many times the memory of what is stored of them.
+
+use serde_json::{Value, json};
+use test_support::client::{Client, Open};
+use test_support::on_both_storages;
+use test_support::place::Place;
+use test_support::server::Setup;
+use test_support::talk::{ok, until};
+
+use crate::siege::{MIB, Memory, rounds};
+
+on_both_storages!(
+    states_of_tiny_items_take_no_more_of_the_cache_than_others,
+    states_of_tiny_items_that_are_read_at_once_are_shown_or_refused,
+    lists_of_tiny_items_that_nobody_reads_take_what_was_reserved,
+    lists_of_threads_with_metadata_of_tiny_items_take_little_memory,
+);
+
+/// So many items take six mebibytes in memory, and a fifth of one where they are stored.
+const ITEMS: usize = 200_000;
+
+fn setup() -> Setup {
+    Setup::example("reference_server").env("BACKSTITCH_MEMORY_BUDGET", "96")
+}
+
+fn items() -> Value {
+    json!(vec![Value::Null; ITEMS])
+}
+
+/// Threads with such a state each.
+fn threads(client: &Client, count: usize) -> Vec<String> {
+    let begin = json!({"assistant_id": "approve", "input": {"request": "r"}});
+    let edit = json!({"values": {"answer": items()}, "as_node": "ask"});
+    let one = |_| {
+        let thread = client.thread();
+        client.run(&thread, &begin);
+        ok(client.post(&format!("/threads/{thread}/state"), &edit), 200);
+        thread
+    };
+    (0..count).map(one).collect()
+}
+
+fn states_of_tiny_items_take_no_more_of_the_cache_than_others(place: &Place) {
+    let mut server = place.start(setup());
+    let threads = threads(&Client::of(&server), 60 * rounds());
+    server.restart();
+    let client = Client::of(&server);
+    let memory = Memory::of(&server);
+    for thread in &threads {
+        let state = ok(client.get(&format!("/threads/{thread}/state")), 200);
+        assert_eq!(state["values"]["answer"].as_array().unwrap().len(), ITEMS);
+    }
+    memory.held("states of tiny items one by one", 80 * MIB);
+}
+
+fn states_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Place) {
+    let mut server = place.start(setup());
+    let threads = threads(&Client::of(&server), 40);
+    server.restart();
+    let client = Client::of(&server);
+    let memory = Memory::of(&server);
+    for path in ["/state", ""] {
+        for _ in 0..rounds() {
+            std::thread::scope(|scope| {
+                let one = |thread| {
+                    let path = format!("/threads/{thread}{path}");
+                    let client = &client;
+                    scope.spawn(move || client.get(&path).status)
+                };
+                let all: Vec<_> = threads.iter().map(one).collect();
+                let all: Vec<u16> = all.into_iter().map(|one| one.join().unwrap()).collect();
+                assert!(all.contains(&200), "{all:?}");
+                assert!(all.iter().all(|status| [200, 503].contains(status)));
+            });
+        }
+        let last = format!("/threads/{}{path}", threads[0]);
+        until("the memory is free", || client.get(&last).status == 200);
+    }
+    memory.held("states of tiny items at once", 72 * MIB);
+}
+
+fn lists_of_tiny_items_that_nobody_reads_take_what_was_reserved(place: &Place) {
+    let mut server = place.start(setup().env("BACKSTITCH_MEMORY_BUDGET", "192"));
+    let client = Client::of(&server);
+    threads(&client, 20);
+    let one = client.thread();
+    let input = json!({"assistant_id": "approve", "input": {"request": "r", "answer": items()}});
+    for _ in 0..20 {
+        client.run(&one, &input);
+    }
+    server.restart();
+    let client = Client::of(&server);
+    let memory = Memory::of(&server);
+    let all = json!({"limit": 1000}).to_string();
+    let mut open: Vec<Open> = Vec::new();
+    for _ in 0..8 * rounds() {
+        let runs = format!("/threads/{one}/runs?limit=1000");
+        let history = format!("/threads/{one}/history");
+        open.push(client.open("POST", "/threads/search", &[], all.as_bytes()));
+        open.push(client.open("GET", &runs, &[], b""));
+        open.push(client.open("POST", &history, &[], all.as_bytes()));
+    }
+    let with = |status: u16| open.iter().filter(|open| open.status == status).count();
+    assert!(with(200) > 0);
+    assert_eq!(with(200) + with(503), open.len());
+    drop(open);
+    let search = || client.post("/threads/search", &json!({"limit": 1000}));
+    until("the memory is free", || search().status == 200);
+    let rows = search().json();
+    let whole = rows.as_array().unwrap().iter().filter(|row| {
+        let answer = row["values"]["answer"].as_array();
+        answer.is_some_and(|items| items.len() == ITEMS)
+    });
+    assert_eq!(whole.count(), 21);
+    memory.held("unread lists of tiny items", 90 * MIB);
+}
+
+fn lists_of_threads_with_metadata_of_tiny_items_take_little_memory(place: &Place) {
+    let server = place.start(setup());
+    let client = Client::of(&server);
+    let tiny = json!({"tiny": vec![json!({}); 5000]});
+    for _ in 0..200 {
+        ok(client.post("/threads", &json!({"metadata": tiny})), 200);
+    }
+    let memory = Memory::of(&server);
+    let search = json!({"limit": 1000, "select": ["thread_id", "metadata"]});
+    for _ in 0..rounds() {
+        std::thread::scope(|scope| {
+            let one = || scope.spawn(|| client.post("/threads/search", &search));
+            let all: Vec<_> = (0..16).map(|_| one()).collect();
+            for one in all {
+                let answer = one.join().unwrap();
+                if answer.status != 503 {
+                    let rows = ok(answer, 200);
+                    let rows = rows.as_array().unwrap();
+                    assert_eq!(rows.len(), 200);
+                    assert!(rows.iter().all(|row| row["metadata"] == tiny));
+                }
+            }
+        });
+    }
+    memory.held("lists of metadata of tiny items", 160 * MIB);
+}
