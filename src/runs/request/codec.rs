@@ -94,7 +94,7 @@ impl Columns {
 /// A request as its row stores it.
 #[derive(Clone, Debug)]
 pub struct Encoded {
-    /// Its tag, which says what it [weighs](codec::weight).
+    /// Its tag, which says what it weighs beside its bytes.
     pub tag: Arc<str>,
     /// Its bytes.
     pub bytes: Vec<u8>,
