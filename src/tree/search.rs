@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{Outcome, Thread, load::AT_ONCE};
+mod listed;
+
+pub use listed::{Listed, Room};
+
+use super::{Outcome, Thread};
 use crate::{
-    checkpoint::codec,
     id::ThreadId,
     time::Timestamp,
     value::{Map, Value},
@@ -161,52 +164,6 @@ impl ThreadFilter {
             ids: Some(ids),
             ..self.clone()
         }
-    }
-}
-
-/// A thread of a list.
-#[derive(Clone, Debug)]
-pub struct Listed {
-    /// The thread.
-    pub thread: Thread,
-    /// What its metadata and its config weigh.
-    pub weight: u64,
-    /// Whether these are there. Else they are empty: what those before it in the list have weighs so much
-    /// that they are read when their turn comes.
-    pub is_whole: bool,
-}
-
-/// What metadata and configs of the threads of a list may weigh that are read at once.
-#[derive(Debug)]
-pub struct Room(u64);
-
-impl Default for Room {
-    fn default() -> Self {
-        Self(4 * AT_ONCE)
-    }
-}
-
-impl Room {
-    /// What texts of JSON weigh that have so many bytes, and whether there was room for them.
-    pub fn take(&mut self, bytes: usize) -> (u64, bool) {
-        let weight = codec::JSON_TEXT.saturating_mul(bytes as u64);
-        (weight, self.admit(weight))
-    }
-
-    /// Leaves out what there is no room for.
-    pub fn keep_within(&mut self, threads: &mut [Listed]) {
-        for listed in threads {
-            if listed.is_whole && !self.admit(listed.weight) {
-                (listed.thread.metadata, listed.thread.config) = (Map::new(), Map::new());
-                listed.is_whole = false;
-            }
-        }
-    }
-
-    fn admit(&mut self, weight: u64) -> bool {
-        let left = self.0.checked_sub(weight);
-        self.0 = left.unwrap_or(0);
-        left.is_some()
     }
 }
 
