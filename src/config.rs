@@ -151,6 +151,8 @@ pub struct Settings {
     pub requests: usize,
     /// Those of one connection.
     pub connection_requests: usize,
+    /// How long a request may wait for its turn, or for its principal's share of the connections to the database.
+    pub request_wait: Duration,
     /// Most bytes of a response that are stored for an idempotency key.
     pub stored_response: usize,
     /// Most values in the JSON of a request body.
@@ -295,6 +297,7 @@ impl Settings {
             requests: layers.required("requests", |text| count(text, 2, 1 << 20))?,
             connection_requests: layers
                 .required("connection_requests", |text| count(text, 1, 1 << 20))?,
+            request_wait: layers.required("request_wait", |text| seconds(text, 1))?,
             stored_response: layers.required("stored_response", |text| count(text, 1, 1 << 30))?,
             body_values: layers.required("body_values", |text| count(text, 1000, 1 << 30))?,
             body_limit: layers.required("body_limit", |text| count(text, 1024, 1 << 30))?,

@@ -5,6 +5,7 @@ use std::{collections::HashMap, fmt, hash::Hash, sync::Arc, time::Duration};
 
 #[cfg(feature = "postgres")]
 pub mod groups;
+pub mod permits;
 pub mod shares;
 
 use parking_lot::Mutex;

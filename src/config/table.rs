@@ -76,6 +76,7 @@ pub const KEYS: &[Key] = keys! {
     stall "BACKSTITCH_STALL" = "30": "seconds that a client may take nothing of a response";
     requests "BACKSTITCH_REQUESTS" = "512": "requests worked on at once";
     connection_requests "BACKSTITCH_CONNECTION_REQUESTS" = "16": "those of one connection";
+    request_wait "BACKSTITCH_REQUEST_WAIT" = "10": "seconds that a request may wait for its turn, or its principal's share";
     stored_response "BACKSTITCH_STORED_ANSWER" = "1048576": "bytes stored of a response to an idempotency key";
     body_values "BACKSTITCH_BODY_VALUES" = "500000": "values in the JSON of one body";
     body_limit "BACKSTITCH_BODY_LIMIT" = "4194304": "bytes of a request body";

@@ -1,32 +1,92 @@
 //! Shares of what there is a limited number of: one principal gets at most half, so that something is
 //! left for the others.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use super::permits::{Permit, Permits, Priority};
+use crate::fail_point;
 
-tokio::task_local! {
-    static PRINCIPAL: Arc<str>;
+/// In whose name a task works, and for what.
+#[derive(Clone)]
+struct Name {
+    principal: Arc<str>,
+    /// Whether the request that it carries out has had a share; none where it works for no request.
+    has_begun: Option<Arc<AtomicBool>>,
 }
 
-/// Does `work` in the name of a principal: what it takes in turn counts for that one. Without one
-/// there is nobody else to leave anything to.
-pub async fn on_behalf_of<T>(principal: Option<Arc<str>>, work: impl Future<Output = T>) -> T {
-    match principal {
-        Some(principal) => PRINCIPAL.scope(principal, work).await,
-        None => work.await,
+impl Name {
+    fn priority(&self) -> Priority {
+        let has_begun = self.has_begun.as_ref();
+        if has_begun.is_some_and(|begun| begun.load(Ordering::Relaxed)) {
+            Priority::Begun
+        } else {
+            Priority::New
+        }
+    }
+
+    /// Marks that its request has had a share; whether this was the first one.
+    fn begin(&self) -> bool {
+        let begun = self.has_begun.as_ref();
+        begun.is_some_and(|begun| !begun.swap(true, Ordering::Relaxed))
     }
 }
 
-/// The work in the name in which the caller works: a new task would do it in nobody's.
-pub fn in_this_name<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
-    on_behalf_of(PRINCIPAL.try_with(Arc::clone).ok(), work)
+tokio::task_local! {
+    static NAME: Name;
 }
 
-/// Calls `step` in the name of a principal: one of the many by which a body is written.
+/// Carries out one request in the name of a principal, up to the head of its response: what it takes in turn counts
+/// for that one. Without one there is nobody else to leave anything to.
+///
+/// Once it has had a share it goes before the principal's requests that have had none: else each of its reads would
+/// queue behind all of theirs, everything would go on at once and nothing end. It is over soon, so that they need not
+/// wait for long.
+pub async fn on_behalf_of<T>(principal: Option<Arc<str>>, request: impl Future<Output = T>) -> T {
+    match principal {
+        Some(principal) => {
+            let name = Name {
+                principal,
+                has_begun: Some(Arc::default()),
+            };
+            NAME.scope(name, request).await
+        }
+        None => request.await,
+    }
+}
+
+/// Work in the name in which the caller works that may take as long as it likes: what follows events, on a task of its
+/// own or not, or polls for what others do. It goes before no request, however long ago it has begun: many of its kind
+/// would leave no share to new ones. A new task without this would work in nobody's name.
+pub fn in_this_name<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
+    let principal = NAME.try_with(|name| name.principal.clone());
+    async move {
+        match principal {
+            Ok(principal) => {
+                let name = Name {
+                    principal,
+                    has_begun: None,
+                };
+                NAME.scope(name, work).await
+            }
+            Err(_) => work.await,
+        }
+    }
+}
+
+/// Calls `step` in the name of a principal: one of the many by which a body is written. As its client may take it as
+/// slowly as it likes, and streams do not end, it goes before no request.
 pub fn step_on_behalf_of<T>(principal: &Arc<str>, step: impl FnOnce() -> T) -> T {
-    PRINCIPAL.sync_scope(principal.clone(), step)
+    let name = Name {
+        principal: principal.clone(),
+        has_begun: None,
+    };
+    NAME.sync_scope(name, step)
 }
 
 /// The principal has its share.
@@ -36,67 +96,18 @@ pub struct Full;
 
 /// The shares of principals in a number of things.
 #[derive(Clone, Debug)]
-pub struct Shares(Arc<Semaphores>);
-
-/// How many semaphores are stored before the unused ones are removed.
-const KNOWN: usize = 1024;
-
-/// A semaphore for each name. Unused ones are removed, so that the number of names that ever came does not
-/// matter.
-#[derive(Debug)]
-pub struct Semaphores {
-    permits: usize,
-    used: Mutex<Used>,
-}
-
-#[derive(Debug)]
-struct Used {
-    of: HashMap<Arc<str>, Arc<Semaphore>>,
-    /// The number of semaphores at which the unused ones are removed next.
-    full: usize,
-}
-
-impl Semaphores {
-    /// Semaphores of so many permits each.
-    pub fn new(permits: usize) -> Self {
-        let used = Used {
-            of: HashMap::new(),
-            full: KNOWN,
-        };
-        Self {
-            permits,
-            used: Mutex::new(used),
-        }
-    }
-
-    /// The semaphore of a name, a new one if there is none.
-    pub fn of(&self, name: &Arc<str>) -> Arc<Semaphore> {
-        let mut used = self.used.lock();
-        if let Some(semaphore) = used.of.get(name) {
-            return semaphore.clone();
-        }
-        if used.of.len() >= used.full {
-            // Permits and those who wait for one have the semaphore too.
-            used.of
-                .retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
-            used.full = KNOWN.max(2 * used.of.len());
-        }
-        let semaphore = Arc::new(Semaphore::new(self.permits));
-        used.of.insert(name.clone(), semaphore.clone());
-        semaphore
-    }
-}
+pub struct Shares(Arc<Permits>);
 
 /// One of the things, as long as this lives; nothing without a principal.
 #[derive(Debug)]
 pub struct Share {
-    _permit: Option<OwnedSemaphorePermit>,
+    _permit: Option<Permit>,
 }
 
 impl Shares {
     /// Halves of a number of things; of a single one each principal may have it.
     pub fn of(number: usize) -> Self {
-        Self(Arc::new(Semaphores::new(number.div_ceil(2).max(1))))
+        Self(Permits::new(number.div_ceil(2)))
     }
 
     /// One more for a principal.
@@ -104,9 +115,9 @@ impl Shares {
     /// # Errors
     /// It has its share.
     pub fn take(&self, principal: Option<&Arc<str>>) -> Result<Share, Full> {
-        let permit = principal.map(|principal| self.0.of(principal).try_acquire_owned());
+        let permit = principal.map(|principal| self.0.try_take(principal).ok_or(Full));
         Ok(Share {
-            _permit: permit.transpose().map_err(|_| Full)?,
+            _permit: permit.transpose()?,
         })
     }
 
@@ -115,40 +126,30 @@ impl Shares {
     /// # Errors
     /// It had its share for as long as `limit`.
     pub async fn wait(&self, limit: Duration) -> Result<Share, Full> {
-        let Ok(principal) = PRINCIPAL.try_with(Arc::clone) else {
+        let Ok(name) = NAME.try_with(Name::clone) else {
             return Ok(Share { _permit: None });
         };
-        let permit = tokio::time::timeout(limit, self.0.of(&principal).acquire_owned()).await;
-        match permit {
-            Ok(Ok(permit)) => Ok(Share {
-                _permit: Some(permit),
-            }),
-            Ok(Err(_)) | Err(_) => Err(Full),
+        let permit = self.0.wait(&name.principal, name.priority());
+        let permit = tokio::time::timeout(limit, permit)
+            .await
+            .map_err(|_| Full)?;
+        if name.begin() {
+            fail_point!(async "shares::begun");
         }
+        Ok(Share {
+            _permit: Some(permit),
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
+    use tokio::time::Instant;
 
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(1);
-
-    #[test]
-    fn names_of_nobody_are_forgotten_and_permits_are_not() {
-        let semaphores = Semaphores::new(1);
-        let name = |number: usize| Arc::<str>::from(format!("p{number}"));
-        let permit = semaphores.of(&name(0)).try_acquire_owned().unwrap();
-        for number in 1..10 * KNOWN {
-            semaphores.of(&name(number));
-        }
-        assert!(semaphores.used.lock().of.len() <= KNOWN);
-        assert!(semaphores.of(&name(0)).try_acquire().is_err());
-        drop(permit);
-        assert!(semaphores.of(&name(0)).try_acquire().is_ok());
-    }
 
     #[tokio::test(start_paused = true)]
     async fn a_principal_waits_at_its_half_and_others_do_not() {
@@ -168,6 +169,67 @@ mod tests {
         take(&bob).await.unwrap();
         drop(first);
         take(&ann).await.unwrap();
+    }
+
+    /// Waits for a share and has it for a second, as often as it is told; when each time ended.
+    async fn reads(shares: Shares, times: usize) -> Vec<u64> {
+        let mut ends = vec![];
+        for _ in 0..times {
+            let share = shares.wait(10 * LIMIT).await.unwrap();
+            tokio::time::sleep(LIMIT).await;
+            drop(share);
+            ends.push(START.with(|start| start.elapsed().as_secs()));
+        }
+        ends
+    }
+
+    tokio::task_local! {
+        static START: Instant;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_has_begun_goes_before_new_ones_and_a_stream_does_not() {
+        let shares = Shares::of(1);
+        let ann: Arc<str> = "ann".into();
+        let request = || on_behalf_of(Some(ann.clone()), reads(shares.clone(), 2));
+        let stream = || {
+            let reads = reads(shares.clone(), 2);
+            on_behalf_of(Some(ann.clone()), async { in_this_name(reads).await })
+        };
+        let requests = async { tokio::join!(biased; request(), request(), request()) };
+        let ends = START.scope(Instant::now(), requests).await;
+        // The share was handed on at once, and no third request begins before those two have ended.
+        assert_eq!(ends, (vec![1, 3], vec![2, 4], vec![5, 6]));
+        let beside = async { tokio::join!(biased; stream(), request(), stream()) };
+        let ends = START.scope(Instant::now(), beside).await;
+        assert_eq!(ends, (vec![1, 5], vec![2, 4], vec![3, 6]));
+    }
+
+    #[tokio::test]
+    async fn who_has_had_a_share_of_one_thing_goes_first_at_others_and_its_steps_do_not() {
+        let (reads, trees) = (Shares::of(1), Shares::of(1));
+        let ann: Arc<str> = "ann".into();
+        let held = trees.take(Some(&ann)).unwrap();
+        let of_ann = |work| on_behalf_of(Some(ann.clone()), work);
+        let mut new = Box::pin(of_ann(trees.wait(LIMIT).boxed()));
+        assert!((&mut new).now_or_never().is_none());
+        let mut step = trees.wait(LIMIT).boxed();
+        let mut poll_step = || step_on_behalf_of(&ann, || (&mut step).now_or_never());
+        assert!(poll_step().is_none());
+        let begun = async {
+            reads.wait(LIMIT).await?;
+            trees.wait(LIMIT).await
+        };
+        let mut begun = Box::pin(of_ann(begun.boxed()));
+        assert!((&mut begun).now_or_never().is_none());
+        drop(held);
+        let held = begun.now_or_never().unwrap();
+        assert!((&mut new).now_or_never().is_none());
+        drop(held);
+        let held = new.now_or_never().unwrap();
+        assert!(poll_step().is_none());
+        drop(held);
+        assert!(poll_step().is_some());
     }
 
     #[tokio::test]

@@ -22,6 +22,7 @@ use super::server::{
 };
 use crate::{
     checkpoint::codec,
+    contention::shares::in_this_name,
     fail_point,
     idempotency::{Key, Outcome},
 };
@@ -120,7 +121,8 @@ pub(super) async fn once(
             // Who waits takes the slot of a stream, and none that others need to be worked on.
             let _slot = call.stream_slot()?;
             let wait = call.idempotency().wait(&replayed.key, replayed.hash);
-            call.slot.try_lend(wait).await?
+            // It polls for as long as the other request takes.
+            call.slot.try_lend(in_this_name(wait)).await?
         }
     };
     let guard = match outcome {

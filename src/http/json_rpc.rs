@@ -7,7 +7,10 @@ use super::{
     idempotency::OnlyRead,
     server::{Body, Call, Error, body, deferred},
 };
-use crate::value::{Map, Value};
+use crate::{
+    contention::shares::in_this_name,
+    value::{Map, Value},
+};
 
 /// The body is no JSON.
 pub const PARSE_ERROR: i64 = -32700;
@@ -150,7 +153,8 @@ pub async fn respond_later(
     guard: impl Send + 'static,
 ) -> Response<Body> {
     if call.run_id.is_some() {
-        let message = call.slot.lend(message).await;
+        // A run may take as long as it likes.
+        let message = call.slot.lend(in_this_name(message)).await;
         drop(guard);
         return body::json(StatusCode::OK, &message);
     }

@@ -192,6 +192,7 @@ fn http_options(settings: Settings, own: http::Own) -> http::Options {
         stored_response: settings.stored_response,
         max_requests: settings.requests,
         connection_requests: settings.connection_requests,
+        request_wait: settings.request_wait,
         keys,
         admins: settings
             .admins

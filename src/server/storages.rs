@@ -49,6 +49,14 @@ pub(super) fn patience(settings: &Settings) -> Patience {
     }
 }
 
+/// With the limits of its reads that the settings name.
+#[cfg(feature = "sqlite")]
+fn limited(store: sqlite::Store, settings: &Settings) -> sqlite::Store {
+    store
+        .with_read_limit(settings.read_limit)
+        .with_request_wait(settings.request_wait)
+}
+
 /// The storage the settings name, in all its roles.
 #[cfg_attr(
     not(any(feature = "sqlite", feature = "postgres")),
@@ -96,6 +104,7 @@ pub(super) async fn open(settings: &Settings, author: Author) -> anyhow::Result<
             let options = postgres::Options {
                 patience: patience(settings),
                 read_limit: settings.read_limit,
+                request_wait: settings.request_wait,
                 notifications: settings.notifications,
                 ..postgres::Options::new(url.reveal()).with_connections(settings.connections)
             };
@@ -109,20 +118,12 @@ pub(super) async fn open(settings: &Settings, author: Author) -> anyhow::Result<
                 synchronous_off: false,
             };
             let store = tokio::task::spawn_blocking(move || sqlite::Store::open(options)).await??;
-            Ok(parts(
-                store.with_read_limit(settings.read_limit),
-                settings,
-                author,
-            ))
+            Ok(parts(limited(store, settings), settings, author))
         }
         #[cfg(feature = "sqlite")]
         Storage::Memory => {
             let store = tokio::task::spawn_blocking(sqlite::Store::private).await??;
-            Ok(parts(
-                store.with_read_limit(settings.read_limit),
-                settings,
-                author,
-            ))
+            Ok(parts(limited(store, settings), settings, author))
         }
     }
 }

@@ -148,6 +148,7 @@ impl Service {
         let (sender, receiver) = mpsc::channel(BUFFER);
         let service = self.clone();
         let mut watch = self.shared.notifier.watch(id);
+        // It polls for as long as its reader likes, on behalf of whoever asked for it.
         tokio::spawn(in_this_name(async move {
             loop {
                 let range = Range {

@@ -10,6 +10,7 @@
 )]
 
 mod bodies;
+mod crowds;
 mod dense;
 mod fairness;
 mod floods;

@@ -19,8 +19,8 @@ on_both_storages!(slow_reads_that_take_every_connection_delay_no_commit_of_a_run
 /// For so long a read of states holds its connection.
 const HOLD: Duration = Duration::from_millis(200);
 
-/// So long a reader waits for an answer. A request has several reads, each of which may wait ten seconds for the share
-/// of its principal.
+/// So long a reader waits for an answer: ten seconds each for the slot of its request and for the share of its principal
+/// the server lets it wait, before it serves it or not.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A run of as many supersteps, each of which is stored before the next begins.
@@ -36,7 +36,7 @@ fn supersteps(count: usize) -> Value {
 }
 
 /// A thread with a history of a few states.
-fn thread_of_states(client: &Client) -> String {
+pub fn thread_of_states(client: &Client) -> String {
     let thread = client.thread();
     client.run(&thread, &supersteps(1));
     for at in 0..20 {
@@ -185,6 +185,7 @@ fn slow_reads_that_take_every_connection_delay_no_commit_of_a_run(place: &Place)
             requests.count(),
             requests.p99(),
         );
+        assert_eq!(answers.left, 0, "a reader had no answer");
         assert!(commits.p99() < most, "{:?}", commits.p99());
         assert!(
             requests.p99() < Duration::from_secs(5),

@@ -29,6 +29,7 @@ const NUMBERS: &[(&str, u64, u64)] = &[
     ("stall", 1, 3600),
     ("requests", 2, 1 << 20),
     ("connection_requests", 1, 1 << 20),
+    ("request_wait", 1, 3600),
     ("stored_response", 1, 1 << 30),
     ("body_values", 1000, 1 << 30),
     ("body_limit", 1024, 1 << 30),

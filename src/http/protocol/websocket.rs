@@ -104,6 +104,7 @@ pub(in crate::http) async fn connect(mut call: Call) -> Result<Response<Body>, E
     let cut = call.shared.cut.clone();
     let session = Session::new(&call, thread);
     let serving = serve(upgrade, config, session, limits, cut, slot);
+    // It goes on as long as its client likes, on behalf of whoever asked for it.
     call.shared.sockets.spawn(in_this_name(serving));
 
     let mut response = body::empty(StatusCode::SWITCHING_PROTOCOLS);

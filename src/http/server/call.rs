@@ -69,7 +69,7 @@ impl Shared {
         Self {
             responses: services.runs().memory().clone(),
             services,
-            slots: Slots::new(options.max_requests),
+            slots: Slots::new(options.max_requests, options.request_wait),
             bodies: Budget::new(options.body_memory),
             streams: Arc::new(Semaphore::new(options.max_streams)),
             sockets: TaskTracker::new(),
@@ -230,12 +230,12 @@ impl Call {
         }
     }
 
-    /// Reads a body of at most `limit` bytes.
+    /// Reads a body of at most `limit` bytes. Others have the slot meanwhile, without which the request may be refused
+    /// then: nothing must have been changed before.
     pub async fn receive(&self, body: Source, limit: usize) -> Result<Received, Error> {
         let limits = self.limits();
-        self.slot
-            .lend(body.read(&self.headers, limit, &limits))
-            .await
+        let body = body.read(&self.headers, limit, &limits);
+        self.slot.try_lend(body).await
     }
 
     async fn parse(&mut self, body: Received) -> Result<Value, Error> {

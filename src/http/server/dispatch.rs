@@ -314,6 +314,7 @@ impl Inner {
             }
             response
         };
+        // One request, up to the head of its response; what is written of its body then are steps of their own.
         let work = on_behalf_of(viewer.clone(), work);
         let ended = slots::execute(slot, only_reads, work).await;
         let reserved = states.lock().take();
@@ -374,7 +375,7 @@ impl Inner {
         memory.map_err(|_| Error::unavailable("Too many requests. Try again later."))
     }
 
-    /// Waits until a request may be worked on. While it waits, its head takes memory.
+    /// Waits until a request may be worked on. While it waits, its head takes memory, and nothing of it happens.
     async fn admit(
         &self,
         connection: &Connection,

@@ -37,6 +37,8 @@ pub struct Options {
     pub max_requests: usize,
     /// Those of one connection.
     pub connection_requests: usize,
+    /// How long a request may wait to be worked on.
+    pub request_wait: Duration,
     /// Event streams and deferred responses at the same time; more are refused with 503.
     pub max_streams: usize,
     /// How often a silent stream emits a heartbeat.
@@ -95,6 +97,7 @@ impl Default for Options {
             max_connections: 20_000,
             max_requests: 512,
             connection_requests: 16,
+            request_wait: Duration::from_secs(10),
             max_streams: 10_000,
             heartbeat: Duration::from_secs(5),
             last_responses: Duration::from_secs(3),

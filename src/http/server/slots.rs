@@ -1,103 +1,194 @@
 //! Slots for running handlers: how many requests are worked on at once, of one connection, of one
 //! principal and in all.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use hyper::{Method, Response, http::request::Parts};
+use hyper::{Method, Response, StatusCode, http::request::Parts};
 use parking_lot::Mutex;
 use tokio::{
-    sync::{AcquireError, OwnedSemaphorePermit, Semaphore},
+    sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinError,
+    time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{body::Body, error::Error};
-use crate::{abandon, contention::shares::Semaphores, http::parse::params::Query};
+use crate::{
+    abandon,
+    contention::permits::{Permit, Permits, Priority},
+    http::parse::params::Query,
+};
 
 /// The slots of a server.
 #[derive(Debug)]
 pub struct Slots {
     all: Arc<Semaphore>,
     /// The shares of principals.
-    shares: Semaphores,
+    shares: Arc<Permits>,
+    /// How long a request may wait for its slot.
+    limit: Duration,
 }
 
 impl Slots {
-    pub fn new(most: usize) -> Self {
+    /// So many, and the longest wait for one.
+    pub fn new(most: usize, limit: Duration) -> Self {
         Self {
             all: Arc::new(Semaphore::new(most)),
-            shares: Semaphores::new(most.div_ceil(2)),
+            shares: Permits::new(most.div_ceil(2)),
+            limit,
         }
     }
 
     /// Waits for a slot. Of the slots of a known principal at most half are taken at once; without
     /// keys there is only one client. Whoever stops to wait has taken nothing.
+    ///
+    /// # Errors
+    /// 429: other requests of the connection or of the principal had their slots for too long; 503: those of all did.
     pub async fn take(
         &self,
         connection: &Arc<Semaphore>,
         principal: Option<&Arc<str>>,
     ) -> Result<Slot, Error> {
-        let mut needed = vec![connection.clone()];
-        needed.extend(principal.map(|principal| self.shares.of(principal)));
-        needed.push(self.all.clone());
-        Slot::of(needed).await
+        let share = principal.map(|principal| (self.shares.clone(), principal.clone()));
+        let needed = Needed {
+            connection: connection.clone(),
+            share,
+            all: Some(self.all.clone()),
+        };
+        Slot::of(needed, self.limit).await
     }
 
-    /// A slot of the connection alone, for probes: they are answered also when the server is busy.
+    /// A slot of the connection alone, for probes: they are answered also when the server is busy, and wait as long
+    /// as it takes.
     pub async fn take_for_probe(&self, connection: &Arc<Semaphore>) -> Result<Slot, Error> {
-        Slot::of(vec![connection.clone()]).await
+        let needed = Needed {
+            connection: connection.clone(),
+            share: None,
+            all: None,
+        };
+        Slot::of(needed, Duration::MAX).await
     }
 }
 
 /// A taken slot; it is free again once this is dropped.
 #[derive(Debug)]
 pub struct Slot {
-    semaphores: Vec<Arc<Semaphore>>,
-    permits: Mutex<Vec<OwnedSemaphorePermit>>,
+    needed: Needed,
+    taken: Mutex<Option<Taken>>,
+    /// How long its request may still wait for it: all its waits together have the limit of one.
+    left: Mutex<Duration>,
+}
+
+/// What a slot is made of.
+#[derive(Debug)]
+struct Needed {
+    connection: Arc<Semaphore>,
+    share: Option<(Arc<Permits>, Arc<str>)>,
+    all: Option<Arc<Semaphore>>,
+}
+
+#[derive(Debug)]
+struct Taken {
+    _connection: OwnedSemaphorePermit,
+    _share: Option<Permit>,
+    _all: Option<OwnedSemaphorePermit>,
 }
 
 impl Slot {
-    async fn of(semaphores: Vec<Arc<Semaphore>>) -> Result<Self, Error> {
-        let permits = acquire(&semaphores).await;
-        let permits = permits.map_err(|error| Error::internal(&error))?;
+    async fn of(needed: Needed, limit: Duration) -> Result<Self, Error> {
+        let (begin, taken) = (Instant::now(), needed.take(Priority::New, limit).await?);
         Ok(Self {
-            semaphores,
-            permits: Mutex::new(permits),
+            needed,
+            taken: Mutex::new(Some(taken)),
+            left: Mutex::new(limit.saturating_sub(begin.elapsed())),
         })
     }
 
-    /// Lets others have the slot while something is waited for that may fail: then it is not taken again.
-    pub async fn try_lend<T, E>(&self, waits: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-        self.permits.lock().clear();
-        let result = waits.await?;
-        self.retake().await;
+    /// Lets others have the slot while something is waited for that may fail: then it is not taken again. Else this
+    /// request has it again before those of its principal that have had none.
+    ///
+    /// # Errors
+    /// What is waited for, or those of [`Slots::take`]: the request must not have changed anything yet.
+    pub async fn try_lend<T, E: Into<Error>>(
+        &self,
+        waits: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Error> {
+        self.release();
+        let result = waits.await.map_err(Into::into)?;
+        let (begin, left) = (Instant::now(), *self.left.lock());
+        *self.taken.lock() = Some(self.needed.take(Priority::Begun, left).await?);
+        *self.left.lock() = left.saturating_sub(begin.elapsed());
         Ok(result)
     }
 
-    /// Lets others have the slot while something is waited for that only the client can end.
+    /// Lets others have the slot while something is waited for that the request has begun: it cannot be refused any more,
+    /// however long it takes until it has the slot again.
     pub async fn lend<T>(&self, waits: impl Future<Output = T>) -> T {
-        self.permits.lock().clear();
+        self.release();
         let result = waits.await;
-        self.retake().await;
+        let taken = self.needed.take(Priority::Begun, Duration::MAX).await;
+        *self.taken.lock() = taken.ok();
         result
     }
 
-    async fn retake(&self) {
-        // The semaphores are never closed.
-        if let Ok(permits) = acquire(&self.semaphores).await {
-            *self.permits.lock() = permits;
-        }
+    fn release(&self) {
+        drop(self.taken.lock().take());
     }
 }
 
-/// In one order for all, so that nobody waits in a circle.
-async fn acquire(semaphores: &[Arc<Semaphore>]) -> Result<Vec<OwnedSemaphorePermit>, AcquireError> {
-    let mut permits = Vec::with_capacity(semaphores.len());
-    for semaphore in semaphores {
-        permits.push(semaphore.clone().acquire_owned().await?);
+impl Needed {
+    /// In one order for all, so that nobody waits in a circle; all of it within the limit.
+    async fn take(&self, priority: Priority, limit: Duration) -> Result<Taken, Error> {
+        let begin = Instant::now();
+        let left = || limit.saturating_sub(begin.elapsed());
+        let connection = timeout(left(), self.connection.clone().acquire_owned()).await;
+        let connection = connection.map_err(|_| {
+            too_many(
+                "Other requests on this connection are not answered yet: wait for their responses or send fewer \
+                 at once, and try again.",
+            )
+        })?;
+        let share = match &self.share {
+            Some((shares, principal)) => {
+                let share = timeout(left(), shares.wait(principal, priority)).await;
+                Some(share.map_err(|_| principal_has_its_share())?)
+            }
+            None => None,
+        };
+        let of_own = begin.elapsed();
+        let all = match &self.all {
+            Some(all) => {
+                let slot = timeout(left(), all.clone().acquire_owned()).await;
+                Some(slot.map_err(|_| {
+                    // Its own requests took most of the time.
+                    if self.share.is_some() && 2 * of_own > limit {
+                        principal_has_its_share()
+                    } else {
+                        Error::unavailable("Too many requests are worked on. Try again later.")
+                    }
+                })?)
+            }
+            None => None,
+        };
+        // The semaphores are never closed.
+        Ok(Taken {
+            _connection: connection.map_err(|error| Error::internal(&error))?,
+            _share: share,
+            _all: all.transpose().map_err(|error| Error::internal(&error))?,
+        })
     }
-    Ok(permits)
+}
+
+fn principal_has_its_share() -> Error {
+    too_many(
+        "Other requests of yours are half of those that this server works on at once: wait for their responses or \
+         send fewer at once, and try again.",
+    )
+}
+
+fn too_many(detail: &'static str) -> Error {
+    Error::new(StatusCode::TOO_MANY_REQUESTS, detail).with_code("too_many_requests")
 }
 
 /// Whether a request changes nothing, so that it may be dropped when nobody waits for its response. `path` is
@@ -148,7 +239,7 @@ pub async fn execute(
         } else {
             abandon::with_client(abandoned, work).await
         };
-        slot.permits.lock().clear();
+        slot.release();
         response
     };
     let response = tokio::spawn(work.in_current_span()).await;
@@ -162,9 +253,120 @@ mod tests {
 
     use super::*;
 
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    fn status<T>(result: Result<T, Error>) -> Option<u16> {
+        result.err().map(|error| error.status.as_u16())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_too_long_is_told_for_whom() {
+        let slots = Arc::new(Slots::new(4, LIMIT));
+        let connection = |most| Arc::new(Semaphore::new(most));
+        let (ann, bob): (Arc<str>, Arc<str>) = ("ann".into(), "bob".into());
+        let (small, large) = (connection(1), connection(9));
+        let first = slots.take(&small, Some(&ann)).await.unwrap();
+        let begin = Instant::now();
+        let refused = slots.take(&small, Some(&bob)).await.unwrap_err();
+        assert_eq!(
+            (refused.status.as_u16(), refused.code),
+            (429, Some("too_many_requests"))
+        );
+        assert!(refused.detail.contains("on this connection"));
+        let second = slots.take(&large, Some(&ann)).await.unwrap();
+        let refused = slots.take(&large, Some(&ann)).await.unwrap_err();
+        assert_eq!(
+            (refused.status.as_u16(), refused.code),
+            (429, Some("too_many_requests"))
+        );
+        assert!(refused.detail.contains("of yours"));
+        let _others = (
+            slots.take(&large, Some(&bob)).await.unwrap(),
+            slots.take(&large, None).await.unwrap(),
+        );
+        assert_eq!(status(slots.take(&large, None).await), Some(503));
+        assert_eq!(status(slots.take(&large, Some(&bob)).await), Some(503));
+        let waited = begin.elapsed();
+        assert!(waited >= 4 * LIMIT && waited < 4 * LIMIT + Duration::from_secs(1));
+        // A probe waits on, for as long as its connection is used.
+        let probe = slots.take_for_probe(&small);
+        let mut probe = std::pin::pin!(timeout(3 * LIMIT, probe));
+        assert!(futures::poll!(probe.as_mut()).is_pending());
+        tokio::time::sleep(2 * LIMIT).await;
+        assert!(futures::poll!(probe.as_mut()).is_pending());
+        drop((first, second));
+        assert!(probe.await.unwrap().is_ok());
+    }
+
+    /// A request that waits for so long for its principal's share, and then for one of all slots.
+    async fn status_after(of_own: Duration) -> Option<u16> {
+        let slots = Slots::new(2, LIMIT);
+        let connection = Arc::new(Semaphore::new(9));
+        let (ann, bob): (Arc<str>, Arc<str>) = ("ann".into(), "bob".into());
+        let held = slots.take(&connection, Some(&ann)).await.unwrap();
+        let _other = slots.take(&connection, Some(&bob)).await.unwrap();
+        let follows = async {
+            tokio::time::sleep(of_own).await;
+            let nobody = slots.take(&connection, None);
+            let mut nobody = std::pin::pin!(nobody);
+            assert!(futures::poll!(nobody.as_mut()).is_pending());
+            drop(held);
+            let slot = nobody.await.unwrap();
+            tokio::time::sleep(LIMIT).await;
+            drop(slot);
+        };
+        let waits = slots.take(&connection, Some(&ann));
+        let (waited, ()) = tokio::join!(biased; waits, follows);
+        status(waited)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_for_whom_it_waited_longer_are_the_cause() {
+        assert_eq!(status_after(LIMIT * 2 / 5).await, Some(503));
+        assert_eq!(status_after(LIMIT * 3 / 5).await, Some(429));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slot_that_was_lent_is_had_again_before_new_ones_and_all_its_waits_have_one_limit() {
+        let slots = Slots::new(2, LIMIT);
+        let connection = Arc::new(Semaphore::new(9));
+        let ann: Arc<str> = "ann".into();
+        let take = || slots.take(&connection, Some(&ann));
+        let held = take().await.unwrap();
+        let frees = async {
+            tokio::time::sleep(LIMIT * 2 / 5).await;
+            drop(held);
+        };
+        let (slot, ()) = tokio::join!(take(), frees);
+        let slot = slot.unwrap();
+        let other = Mutex::new(None);
+        let body = async {
+            // Its client takes its time, which is nobody's wait.
+            tokio::time::sleep(3 * LIMIT).await;
+            *other.lock() = Some(take().await.unwrap());
+            Ok::<_, Error>("body")
+        };
+        let begin = Instant::now();
+        let refused = slot.try_lend(body).await;
+        assert_eq!(status(refused), Some(429));
+        let waited = begin.elapsed().as_secs_f64() / LIMIT.as_secs_f64();
+        assert!((3.5..3.7).contains(&waited), "{waited}");
+        // What cannot be refused waits on, and goes first.
+        let mut lent = Box::pin(slot.lend(async {}));
+        let mut new = std::pin::pin!(take());
+        assert!(futures::poll!(new.as_mut()).is_pending());
+        assert!(futures::poll!(lent.as_mut()).is_pending());
+        other.lock().take();
+        lent.as_mut().await;
+        drop(lent);
+        assert!(futures::poll!(new.as_mut()).is_pending());
+        drop(slot);
+        assert!(new.await.is_ok());
+    }
+
     #[tokio::test]
     async fn slots_are_bounded_by_connection_by_principal_and_in_all() {
-        let slots = Slots::new(4);
+        let slots = Slots::new(4, LIMIT);
         let connection = |most| Arc::new(Semaphore::new(most));
         let (ann, bob): (Arc<str>, Arc<str>) = ("ann".into(), "bob".into());
         let (small, large) = (connection(1), connection(9));

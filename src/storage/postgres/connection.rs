@@ -47,6 +47,9 @@ pub struct Options {
     /// Connections for operations on trees, which need theirs for several round trips; further
     /// ones wait for their turn.
     pub trees: usize,
+    /// How long a request may wait for the share that its principal has of the connections, and a reader of a stored
+    /// stream for its turn.
+    pub request_wait: Duration,
     /// How many may wait for one thread or tree, and for how long.
     pub patience: Patience,
     /// Whether processes let each other know by LISTEN and NOTIFY what they did, on one connection more.
@@ -62,6 +65,7 @@ impl Options {
             reads: 8,
             read_limit: Duration::from_secs(5),
             trees: 4,
+            request_wait: Duration::from_secs(10),
             patience: Patience::default(),
             notifications: true,
         }
@@ -119,15 +123,14 @@ pub(super) const PATIENT: &str = "-c statement_timeout=15000 -c lock_timeout=100
 /// join than by looking each up would read whole tables.
 pub(super) const KEYED: &str = "-c enable_hashjoin=off -c enable_mergejoin=off";
 
-/// How long a principal may wait for its share of the connections.
-const SHARE: Duration = Duration::from_secs(10);
-
 /// Some of the connections; one principal has at most half of them at a time, besides those that read its stored
 /// streams.
 #[derive(Clone)]
 pub(crate) struct Pool {
     connections: managed::Pool<Connections>,
     shares: Shares,
+    /// How long a principal may wait for its share.
+    wait: Duration,
 }
 
 impl Pool {
@@ -144,7 +147,7 @@ impl Pool {
     /// A turn of the principal that this task works for, without which it must not take a
     /// connection.
     pub(crate) async fn share(&self) -> Result<Share, Failure> {
-        let share = self.shares.wait(SHARE).await;
+        let share = self.shares.wait(self.wait).await;
         share.map_err(|full| Failure::Final(full.into()))
     }
 }
@@ -219,6 +222,7 @@ impl Pools {
             Ok(Pool {
                 connections,
                 shares: Shares::of(size),
+                wait: options.request_wait,
             })
         };
         let keyed = configure(&options.url, &format!("{SESSION} {KEYED}"))?;

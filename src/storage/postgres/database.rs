@@ -40,7 +40,7 @@ impl Store {
             new_threads: ThreadQueue::new(&pools.reads),
             turns: Turns::new(pools.trees.clone(), hot.clone()),
             hot,
-            streams: ReaderTurns::new(options.reads, pools.reads.shares(), options.patience.limit),
+            streams: ReaderTurns::new(options.reads, pools.reads.shares(), options.request_wait),
             pools,
             linker: options
                 .notifications

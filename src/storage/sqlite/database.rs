@@ -53,6 +53,13 @@ impl Store {
         self
     }
 
+    /// Sets how long a request may wait for the share that its principal has of what reads; then it is refused.
+    #[must_use]
+    pub fn with_request_wait(mut self, wait: std::time::Duration) -> Self {
+        self.readers.set_wait(wait);
+        self
+    }
+
     /// A database of this process alone, in a temporary directory that goes with it (`--memory`).
     ///
     /// # Errors

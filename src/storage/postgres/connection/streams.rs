@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::{
     checkpoint::Error,
-    contention::shares::{Share, Shares},
+    contention::shares::{Full, Share, Shares},
 };
 
 /// Of fewer reading connections than these, half for requests and half of the turns are all that there are.
@@ -51,16 +51,18 @@ impl ReaderTurns {
     /// One turn, first come first served. All that it waits for takes no longer than the limit together.
     ///
     /// # Errors
-    /// `ShareUsed` when others of the principal, and `Unavailable` when those before take too long.
+    /// `ShareUsed` when others of the principal take too long, and `Unavailable` when those of others do; where both
+    /// were waited for, the one that it waited for longer.
     pub(crate) async fn turn(&self) -> Result<ReaderTurn, Error> {
         // Whoever waits for its share must not have a turn meanwhile that others could use.
-        let deadline = Instant::now() + self.limit;
-        let left = || deadline.saturating_duration_since(Instant::now());
+        let begin = Instant::now();
+        let left = || self.limit.saturating_sub(begin.elapsed());
         let share = self.shares.wait(left()).await?;
         let of_requests = match &self.of_requests {
             Some(shares) => Some(shares.wait(left()).await?),
             None => None,
         };
+        let of_own = begin.elapsed();
         let turn = self.turns.clone().acquire_owned();
         match tokio::time::timeout(left(), turn).await {
             Ok(Ok(turn)) => Ok(ReaderTurn {
@@ -68,6 +70,8 @@ impl ReaderTurns {
                 _of_requests: of_requests,
                 _turn: turn,
             }),
+            // Its own others took most of the time.
+            _ if 2 * of_own > self.limit => Err(Full.into()),
             _ => {
                 let reason = "too many readers of streams wait for the database";
                 Err(Error::Unavailable(reason.to_owned()))
@@ -83,9 +87,11 @@ mod tests {
     use super::*;
     use crate::contention::shares::on_behalf_of;
 
+    const LIMIT: Duration = Duration::from_secs(10);
+
     #[tokio::test(start_paused = true)]
     async fn half_of_the_connections_are_for_readers_of_streams_and_nobody_waits_for_ever() {
-        let turns = ReaderTurns::new(5, &Shares::of(5), Duration::from_secs(10));
+        let turns = ReaderTurns::new(5, &Shares::of(5), LIMIT);
         let first = turns.turn().await.unwrap();
         let _second = turns.turn().await.unwrap();
         assert!(turns.turn().now_or_never().is_none());
@@ -103,18 +109,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn streams_of_one_principal_leave_turns_to_others() {
-        let turns = ReaderTurns::new(8, &Shares::of(8), Duration::from_secs(10));
+        let turns = ReaderTurns::new(8, &Shares::of(8), LIMIT);
         let of = |name: &str| on_behalf_of(Some(name.into()), turns.turn());
         let _two = (of("ann").await.unwrap(), of("ann").await.unwrap());
         assert!(matches!(of("ann").await, Err(Error::ShareUsed(_))));
         assert!(of("bob").await.is_ok());
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn the_waits_of_one_reader_together_take_no_longer_than_the_limit() {
-        let requests = Shares::of(3);
-        let limit = Duration::from_secs(10);
-        let turns = ReaderTurns::new(3, &requests, limit);
+    /// The error of a reader that waits so long for its principal's share, and then for the only turn, which another
+    /// principal has.
+    async fn refusal_after(of_own: Duration) -> Error {
+        let turns = ReaderTurns::new(3, &Shares::of(3), LIMIT);
         let held = on_behalf_of(Some("ann".into()), turns.turn())
             .await
             .unwrap();
@@ -122,10 +127,10 @@ mod tests {
             let turns = turns.clone();
             on_behalf_of(Some("ann".into()), async move {
                 let begun = Instant::now();
-                (turns.turn().await.is_err(), begun.elapsed())
+                (turns.turn().await, begun.elapsed())
             })
         });
-        tokio::time::sleep(Duration::from_secs(6)).await;
+        tokio::time::sleep(of_own).await;
         // Its share is free, and the only turn is another principal's.
         let other = tokio::spawn({
             let turns = turns.clone();
@@ -134,18 +139,23 @@ mod tests {
         tokio::task::yield_now().await;
         drop(held);
         let _other = other.await.unwrap().unwrap();
-        let (is_refused, waited) = waiting.await.unwrap();
-        assert!(
-            is_refused && waited <= limit + Duration::from_millis(10),
-            "{waited:?}"
-        );
+        let (turn, waited) = waiting.await.unwrap();
+        assert!(waited <= LIMIT + Duration::from_millis(10), "{waited:?}");
+        turn.unwrap_err()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_waits_of_one_reader_have_one_limit_and_those_it_waited_for_longer_are_the_cause() {
+        let (short, long) = (LIMIT * 2 / 5, LIMIT * 3 / 5);
+        assert!(matches!(refusal_after(short).await, Error::Unavailable(_)));
+        assert!(matches!(refusal_after(long).await, Error::ShareUsed(_)));
     }
 
     #[tokio::test]
     async fn requests_and_streams_of_one_principal_leave_a_connection_to_another() {
         for connections in 2..=50 {
             let requests = Shares::of(connections);
-            let streams = ReaderTurns::new(connections, &requests, Duration::from_secs(10));
+            let streams = ReaderTurns::new(connections, &requests, LIMIT);
             for streams_first in [true, false] {
                 let (mut shares, mut turns) = (vec![], vec![]);
                 for take_turns in [streams_first, !streams_first] {

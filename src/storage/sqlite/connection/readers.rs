@@ -20,8 +20,8 @@ use crate::{checkpoint::Error, contention::shares::Shares};
 /// How many reads go on at once.
 pub(crate) const COUNT: usize = 3;
 
-/// How long a principal may wait for its share of the threads.
-const SHARE: Duration = Duration::from_secs(10);
+/// How long a principal may wait for its share of the threads, unless a setting says otherwise.
+const WAIT: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce(&Connection) + Send>;
 
@@ -36,6 +36,8 @@ const STEPS: i32 = 10_000;
 pub(crate) struct Readers {
     queue: Option<Arc<mpsc::Sender<Job>>>,
     shares: Shares,
+    /// How long a principal may wait for its share.
+    wait: Duration,
     threads: Vec<JoinHandle<()>>,
     /// Milliseconds that one read may take.
     limit: Arc<AtomicU64>,
@@ -59,6 +61,7 @@ impl Readers {
         Ok(Self {
             queue: Some(Arc::new(queue)),
             shares,
+            wait: WAIT,
             threads,
             limit,
         })
@@ -70,6 +73,11 @@ impl Readers {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
+    /// Sets how long a principal may wait for its share.
+    pub(crate) fn set_wait(&mut self, wait: Duration) {
+        self.wait = wait;
+    }
+
     /// Runs `work` in one read transaction: all its statements read one snapshot.
     pub(crate) async fn read<T, F>(&self, work: F) -> Result<T, Error>
     where
@@ -77,7 +85,7 @@ impl Readers {
         F: FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
     {
         // Whoever has its share waits outside the queue, in which others are.
-        let _share = self.shares.wait(SHARE).await?;
+        let _share = self.shares.wait(self.wait).await?;
         self.handle().run(work).await
     }
 
