@@ -11,6 +11,7 @@ use test_support::place::Place;
 use test_support::server::{Server, Setup};
 use test_support::talk::{ok, until};
 use tokio::runtime::Builder;
+use tokio::time::timeout;
 
 use crate::http2::Connection;
 use crate::locks::{Locked, locked, patient, waiting};
@@ -168,7 +169,8 @@ fn who_waits_too_long_for_its_connection_is_refused_and_probes_wait_on() {
     let mut probe = runtime.block_on(one.request("GET", "/ok", "")).unwrap();
     let begin = Instant::now();
     let refused = runtime.block_on(one.request("GET", "/info", "")).unwrap();
-    let refused = runtime.block_on(refused).unwrap();
+    let refused = runtime.block_on(async { timeout(30 * WAIT, refused).await });
+    let refused = refused.expect("an answer").unwrap();
     assert!(begin.elapsed() >= WAIT);
     assert_eq!(refused.status(), 429);
     assert_eq!(refused.headers()["retry-after"], "1");

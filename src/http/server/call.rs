@@ -230,12 +230,16 @@ impl Call {
         }
     }
 
-    /// Reads a body of at most `limit` bytes. Others have the slot meanwhile, without which the request may be refused
-    /// then: nothing must have been changed before.
+    /// Reads a body of at most `limit` bytes. Others have the slot while it comes, without which the request may be
+    /// refused then: nothing must have been changed before.
     pub async fn receive(&self, body: Source, limit: usize) -> Result<Received, Error> {
-        let limits = self.limits();
+        let (limits, is_there) = (self.limits(), body.is_there());
         let body = body.read(&self.headers, limit, &limits);
-        self.slot.try_lend(body).await
+        if is_there {
+            body.await
+        } else {
+            self.slot.try_lend(body).await
+        }
     }
 
     async fn parse(&mut self, body: Received) -> Result<Value, Error> {

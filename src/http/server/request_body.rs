@@ -96,6 +96,14 @@ pub enum Source {
 }
 
 impl Source {
+    /// Whether nothing of it is to come.
+    pub fn is_there(&self) -> bool {
+        match self {
+            Self::Coming(unread) => unread.0.is_none(),
+            Self::Read(_) => true,
+        }
+    }
+
     /// Reads all of it, at most `limit` bytes.
     ///
     /// # Errors
