@@ -55,6 +55,12 @@ impl CheckpointRow {
     pub(crate) fn bytes(&self) -> usize {
         self.envelope.len() + self.blob_versions.len() + self.metadata.len()
     }
+
+    /// What it [weighs](super::codec::weight).
+    pub(crate) fn weight(&self) -> u64 {
+        let binary = self.envelope.len() + self.blob_versions.len();
+        binary as u64 + super::codec::JSON_TEXT * self.metadata.len() as u64
+    }
 }
 
 /// A row of `checkpoint_blobs`: a channel value, whole or as a delta. Never changed.

@@ -126,7 +126,7 @@ impl Stored {
     pub(crate) fn weight(&self) -> u64 {
         let writes = self.writes.iter().map(WriteRow::weight);
         let blobs = self.blobs.iter().map(BlobRow::weight);
-        self.row.bytes() as u64 + writes.chain(blobs).sum::<u64>()
+        self.row.weight() + writes.chain(blobs).sum::<u64>()
     }
 }
 
@@ -144,7 +144,7 @@ impl StoredRows {
     pub fn weight(&self) -> u64 {
         let rows = self.rows.iter().map(|(row, writes)| {
             let writes: u64 = writes.iter().map(WriteRow::weight).sum();
-            row.bytes() as u64 + writes
+            row.weight() + writes
         });
         let blobs = self.blobs.iter().map(BlobRow::weight);
         rows.chain(blobs).sum()

@@ -96,7 +96,7 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
         refresh: fields.flag("refresh_ttl")?.unwrap_or(true),
     };
     let found = call.items().search(&call.principal(), query).await?;
-    call.reserve_response(found.iter().map(|item| item.value.rough_size()).sum())?;
+    call.reserve_response(found.iter().map(|item| item.value.memory() / 6).sum())?;
     let items = found.into_iter().map(|item| {
         let score = item.score.map(|score| Value::from(f64::from(score)));
         let mut map = shown(item);

@@ -1,5 +1,10 @@
 //! LangChain's default fields: left out where messages are stored, filled in where they are shown.
 
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+};
+
 use super::coerce::coerce;
 use crate::value::{Map, Value};
 
@@ -21,12 +26,44 @@ pub(super) fn is_default(kind: &str, key: &str, value: &Value) -> bool {
     }
 }
 
+/// What all messages share that are shown: the names of the fields, and what is empty.
+struct Shared {
+    names: HashMap<&'static str, Arc<str>>,
+    map: Value,
+    list: Value,
+    text: Value,
+}
+
+static SHARED: LazyLock<Shared> = LazyLock::new(|| Shared {
+    names: NAMES.iter().map(|name| (*name, Arc::from(*name))).collect(),
+    map: Value::map(Map::new()),
+    list: Value::list(Vec::new()),
+    text: "".into(),
+});
+
+const NAMES: [&str; 14] = [
+    "content",
+    "additional_kwargs",
+    "response_metadata",
+    "type",
+    "name",
+    "id",
+    "tool_calls",
+    "invalid_tool_calls",
+    "usage_metadata",
+    "tool_call_chunks",
+    "chunk_position",
+    "tool_call_id",
+    "artifact",
+    "status",
+];
+
 fn empty_map() -> Value {
-    Value::map(Map::new())
+    SHARED.map.clone()
 }
 
 fn empty_list() -> Value {
-    Value::list(Vec::new())
+    SHARED.list.clone()
 }
 
 /// Messages as LangChain dumps them: every field of the type, in its order, unknown ones last.
@@ -61,10 +98,12 @@ fn dump(message: &Map, chunk: Option<&'static str>) -> Value {
         .and_then(Value::as_str)
         .unwrap_or_default();
     let mut out = Map::with_capacity(12);
-    let mut field = |key: &str, default: fn() -> Value| {
-        out.insert(key, message.get(key).cloned().unwrap_or_else(default));
+    let mut field = |key: &'static str, default: fn() -> Value| {
+        let name = SHARED.names.get(key);
+        let name = name.map_or_else(|| Arc::from(key), Arc::clone);
+        out.insert(name, message.get(key).cloned().unwrap_or_else(default));
     };
-    field("content", || "".into());
+    field("content", || SHARED.text.clone());
     field("additional_kwargs", empty_map);
     field("response_metadata", empty_map);
     field("type", Value::default);

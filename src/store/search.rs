@@ -87,15 +87,15 @@ impl<'a> Scan<'a> {
         self.exceeded.is_some() || self.items.len() >= self.search.limit
     }
 
-    /// What to do with the next item, whose value has so many bytes.
-    pub fn next(&mut self, bytes: usize) -> Next {
+    /// What to do with the next item, whose value weighs so much.
+    pub fn next(&mut self, weight: usize) -> Next {
         if self.is_over() {
             return Next::Stop;
         }
         self.rows += 1;
         let is_unread = self.unread() > 0;
         if !is_unread {
-            self.read = self.read.saturating_add(bytes);
+            self.read = self.read.saturating_add(weight);
         }
         if self.rows > self.search.scan_rows || self.read > self.search.scan_bytes {
             self.exceeded = Some(Found::TooMuchToRead);
@@ -110,7 +110,7 @@ impl<'a> Scan<'a> {
     }
 
     /// An item that was read.
-    pub fn offer(&mut self, item: Item, bytes: usize) {
+    pub fn offer(&mut self, item: Item, weight: usize) {
         if !self.search.filter.passes(&item.value) {
             return;
         }
@@ -118,7 +118,7 @@ impl<'a> Scan<'a> {
             self.skip -= 1;
             return;
         }
-        self.returned = self.returned.saturating_add(bytes);
+        self.returned = self.returned.saturating_add(weight);
         if self.returned > self.search.page_bytes {
             self.exceeded = Some(Found::TooMuchToReturn);
         } else {

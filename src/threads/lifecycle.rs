@@ -78,7 +78,7 @@ impl Service {
                 })?;
         }
         if create.supersteps.is_empty() {
-            let view = self.view(created).await?;
+            let view = self.written_view(created).await?;
             let confirmed = self.confirm().await;
             confirmed.map_err(|error| match error {
                 Error::NoThread(_) => Error::ThreadExists(id),
@@ -179,7 +179,7 @@ impl Service {
             tx.set_ttl(id, ttl).await?;
         }
         tx.commit().await?;
-        let view = self.view(self.shared.thread(id).await?).await?;
+        let view = self.written_view(self.shared.thread(id).await?).await?;
         self.confirm().await?;
         Ok(view)
     }
@@ -293,7 +293,7 @@ impl Service {
         };
         self.runs.authorize(&self.access, id).await?;
         match self.shared.parts.tree.copy_thread(id, copy).await? {
-            Copied::Done(thread) => self.view(*thread).await,
+            Copied::Done(thread) => self.written_view(*thread).await,
             Copied::Missing => Err(Error::NoThread(id)),
             Copied::Taken => match id_of_key {
                 Some(copied) => self.get(copied).await,

@@ -13,7 +13,7 @@ use crate::{
         Thread,
         load::Weighed,
         read::head::Head,
-        search::{self, Listed, ThreadPage},
+        search::{self, Listed, Room, ThreadPage},
     },
     value::{Map, contains_map},
 };
@@ -28,6 +28,7 @@ pub struct FoundThreads {
     /// What was read already of the rows, and of their heads, weighs.
     rows: u64,
     heads: u64,
+    room: Room,
 }
 
 struct Found {
@@ -54,7 +55,9 @@ impl FoundThreads {
         self.found.truncate(len);
     }
 
-    fn push(&mut self, found: Found) {
+    fn push(&mut self, mut found: Found) {
+        // One that was left out when it was listed may have been read meanwhile.
+        self.room.keep_within(std::slice::from_mut(&mut found.row));
         if found.row.is_whole {
             self.rows += found.row.weight;
         }
@@ -188,13 +191,27 @@ impl Service {
         Ok(count)
     }
 
-    /// A thread as clients see it.
+    /// A thread as clients see it, for the response to what has changed it: it waits for the memory of a large head,
+    /// since it is not refused any more.
     ///
     /// # Errors
     /// The storage failed.
-    pub async fn view(&self, row: Thread) -> Result<View> {
-        let head = self.shared.head_of(&row).await?;
+    pub(super) async fn written_view(&self, row: Thread) -> Result<View> {
+        let weighed = self.shared.weighed_head(&row, BATCH_BYTES).await?;
+        let weight = weighed.as_ref().map_or(0, Weighed::weight);
+        let _memory = match &self.memory {
+            Some(memory) => memory.wait(weight).await,
+            None => None,
+        };
+        let head = self.shown_head(&row, weighed).await?;
         Ok(view_of(row, head))
+    }
+
+    async fn shown_head(&self, row: &Thread, weighed: Option<Weighed>) -> Result<Head> {
+        match &weighed {
+            Some(head) => Ok(self.shared.read_head(row, head, None).await?),
+            None => Ok(Head::default()),
+        }
     }
 
     /// A thread as clients see it; a large head is read once there is memory for it.
@@ -204,10 +221,7 @@ impl Service {
     pub(super) async fn weighed_view(&self, row: Thread) -> Result<View> {
         let head = self.shared.weighed_head(&row, BATCH_BYTES).await?;
         let _memory = self.reserve(head.as_ref().map_or(0, Weighed::weight))?;
-        let head = match &head {
-            Some(head) => self.shared.read_head(&row, head, None).await?,
-            None => Head::default(),
-        };
+        let head = self.shown_head(&row, head).await?;
         self.access.record_shown(row.id);
         Ok(view_of(row, head))
     }
@@ -218,11 +232,20 @@ impl Service {
             return Ok(Some(listed));
         }
         let thread = self.shared.parts.tree.thread(listed.thread.id).await?;
-        Ok(thread.map(|thread| Listed {
-            thread,
-            is_whole: true,
-            ..listed
-        }))
+        // All else is as it was when the threads were listed, since the head is.
+        Ok(thread.map(
+            |Thread {
+                 metadata, config, ..
+             }| Listed {
+                thread: Thread {
+                    metadata,
+                    config,
+                    ..listed.thread
+                },
+                is_whole: true,
+                ..listed
+            },
+        ))
     }
 
     /// The size of a thread's head if it is shown, and the head itself if it fits into `room`.

@@ -167,7 +167,8 @@ impl Service {
         branches: &[BranchView],
     ) -> Result<Vec<Option<Arc<str>>>> {
         let fixed = unchanging(changes);
-        let mut lookup = self.message_lookup(thread);
+        let wanted = part.rows.iter().map(|node| node.message_id.clone());
+        let mut lookup = self.message_lookup(thread, wanted.collect());
         let mut heads: Vec<&BranchView> = branches.iter().collect();
         heads.sort_by_key(|branch| !branch.is_active);
         let mut heads = heads.into_iter().filter_map(|branch| branch.row.head);

@@ -18,10 +18,12 @@ impl Value {
             Self::Bytes(bytes) => bytes.len() + SCALAR,
             Self::Opaque(opaque) => opaque.bytes.len() + SCALAR,
             Self::List(items) => items.iter().map(Self::rough_size).sum::<usize>() + SCALAR,
-            Self::Map(map) => map
-                .iter()
-                .map(|(key, value)| key.len() + SCALAR + value.rough_size())
-                .sum(),
+            Self::Map(map) => {
+                map.iter()
+                    .map(|(key, value)| key.len() + SCALAR + value.rough_size())
+                    .sum::<usize>()
+                    + SCALAR
+            }
             _ => SCALAR,
         }
     }

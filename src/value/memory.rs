@@ -42,7 +42,8 @@ impl Value {
 }
 
 impl Map {
-    fn memory(&self) -> usize {
+    /// About how many bytes it takes in memory with all that is in it.
+    pub(crate) fn memory(&self) -> usize {
         let fields = self.len();
         if fields == 0 {
             return size_of::<Self>();

@@ -20,7 +20,9 @@ on_both_storages!(
 const ITEMS: usize = 200_000;
 
 fn setup() -> Setup {
-    Setup::example("reference_server").env("BACKSTITCH_MEMORY_BUDGET", "96")
+    Setup::example("reference_server")
+        .env("BACKSTITCH_MEMORY_BUDGET", "96")
+        .env("BACKSTITCH_BODY_VALUES", "500000")
 }
 
 fn items() -> Value {

@@ -10,7 +10,7 @@ use crate::value::Value;
 pub const IN_MEMORY: u64 = 6;
 
 /// What a JSON text weighs that is stored as such: so many times its bytes. Statements have the same number.
-pub const JSON_TEXT: u64 = 8;
+pub const JSON_TEXT: u64 = 12;
 
 /// What has fewer bytes has no multiple: its row takes more than its value.
 const SMALL: usize = 256;

@@ -216,7 +216,15 @@ impl Decoded {
         let blobs = self.frame.channels.values();
         let stored = blobs.map(|blob| blob.full_bytes + blob.chain_bytes);
         let values = codec::memory(self.weight(), stored.sum());
-        1024 + values + ids + 128 * self.checkpoint.versions.len()
+        let checkpoint = &self.checkpoint;
+        let in_row = checkpoint.values.iter();
+        let in_row = in_row.filter(|(name, _)| !self.frame.channels.contains_key(*name));
+        let in_row: usize = in_row.map(|(_, value)| value.memory()).sum();
+        1024 + values
+            + in_row
+            + checkpoint.metadata.memory()
+            + ids
+            + 128 * checkpoint.versions.len()
     }
 
     /// What its values weigh that are rows of their own, with what they build on.

@@ -1,11 +1,7 @@
 //! Metadata of threads, runs and assistants, within its limits.
 
 use super::fields::Fields;
-use crate::{
-    http::server::Error,
-    tree::metadata::{BYTES_MAX, excess},
-    value::Map,
-};
+use crate::{http::server::Error, tree::metadata::excess, value::Map};
 
 /// The field `metadata`; absent is empty.
 pub fn metadata(fields: &Fields<'_>) -> Result<Map, Error> {
@@ -16,19 +12,8 @@ pub fn metadata(fields: &Fields<'_>) -> Result<Map, Error> {
     }
 }
 
-/// Fields of a run's config that its thread shows besides the metadata, and that may have any length.
-const SHOWN: [&str; 2] = ["tags", "run_name"];
-
-/// Checks what a run has of `metadata` in its config and of its own together, and what of its config its thread
-/// shows: every list of threads has that.
+/// Checks what a run has of `metadata` in its config and of its own together.
 pub fn check_with_config(fields: &Fields<'_>, config: &Map, own: &Map) -> Result<(), Error> {
-    let shown = SHOWN.iter().filter_map(|name| config.get(name));
-    let bytes: usize = shown.map(|value| value.to_json().len()).sum();
-    if bytes > BYTES_MAX {
-        let detail =
-            format!("`tags` and `run_name` have {bytes} bytes, at most {BYTES_MAX} are allowed");
-        return Err(fields.refuse("config", detail));
-    }
     let Some(of_config) = config.get("metadata").and_then(|value| value.as_map()) else {
         return Ok(());
     };

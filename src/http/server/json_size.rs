@@ -7,7 +7,7 @@ const LIST: usize = 160;
 /// Memory of a map besides its values: its table and its order.
 const MAP: usize = 320;
 /// Memory of a list or map without values.
-const EMPTY: usize = 64;
+const EMPTY: usize = 96;
 /// Memory of a text besides its characters.
 const TEXT: usize = 40;
 

@@ -43,6 +43,7 @@ pub(in crate::http) async fn search(mut call: Call) -> Result<Response<Body>, Er
             .any(|name| shows(name) || extracts(name)),
     };
     let found = call.threads().search(&search).await?;
+    let paths = extract.len() as u64;
     let render = move |view: View| {
         let whole = render::thread(&view);
         let extracted: Map = extract
@@ -59,7 +60,7 @@ pub(in crate::http) async fn search(mut call: Call) -> Result<Response<Body>, Er
         &call,
         found,
         (limit, offset),
-        Some("values and interrupts"),
+        (Some("values and interrupts"), paths),
         render,
     )
     .await
@@ -98,21 +99,24 @@ pub(in crate::http) async fn list(call: Call) -> Result<Response<Body>, Error> {
     };
     let found = call.threads().search(&search).await?;
     let render = |view: View| Value::map(render::thread(&view));
-    respond(&call, found, (limit, offset), None, render).await
+    respond(&call, found, (limit, offset), (None, 0), render).await
 }
 
-/// The response with a page of threads. `found` has one more than the limit when more follow.
+/// The response with a page of threads, of each of which so many paths are extracted. `found` has one more than the
+/// limit when more follow.
 async fn respond(
     call: &Call,
     mut found: FoundThreads,
     (limit, offset): (usize, usize),
-    large: Option<&str>,
+    (large, paths): (Option<&str>, u64),
     render: impl FnMut(View) -> Value + Send + 'static,
 ) -> Result<Response<Body>, Error> {
     let more = found.count() > limit;
     found.truncate(limit);
     let count = found.count();
-    let threads = found.listing(call.threads()).map(render);
+    let mut threads = found.listing(call.threads()).map(render);
+    // What is extracted is there once, and written once more for each path.
+    threads.largest += threads.largest / 3 * paths;
     let mut response = rows::respond(call, threads, large).await?;
     page::mark(&mut response, more, offset.saturating_add(count));
     Ok(response)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     runs::request::{self, Ids, identity},
+    tree::metadata::BYTES_MAX,
     value::{Map, Value},
 };
 
@@ -30,7 +31,9 @@ pub fn thread_config(request: &request::Run, of_assistant: Option<&Value>) -> Ma
     let mut config = request.config.clone();
     // Other fields are configurable, and would add up from run to run.
     config.retain(|key, _| COLLECTED.contains(&&**key));
-    let user = of_assistant.map(|user| ("user_id".into(), user.clone()));
+    // A name of any length is none that a list of threads could show.
+    let user = of_assistant.filter(|user| user.rough_size() <= BYTES_MAX);
+    let user = user.map(|user| ("user_id".into(), user.clone()));
     config.insert("configurable", Value::map(user.into_iter().collect()));
     config
 }

@@ -260,16 +260,18 @@ pub(super) async fn search_items(db: &Object, search: &Search) -> Result<Found> 
             let statement = prepare(db, text).await?;
             let rows = db.query(&statement, &params).await?;
             for row in &rows {
-                let bytes = if skip > 0 {
-                    0
+                let (bytes, weight) = if skip > 0 {
+                    (0, 0)
                 } else {
-                    column::<&[u8]>(row, "value")?.len()
+                    let bytes = column::<&[u8]>(row, "value")?.len();
+                    (bytes, codec::weight(column(row, "type")?, bytes))
                 };
-                match scan.next(bytes) {
+                let weight = usize::try_from(weight).unwrap_or(usize::MAX);
+                match scan.next(weight) {
                     Next::Skip => {}
                     Next::Read => {
                         (read_rows, read_bytes) = (read_rows + 1, read_bytes + bytes);
-                        scan.offer(item_of(row, &range.owner)?, bytes);
+                        scan.offer(item_of(row, &range.owner)?, weight);
                     }
                     Next::Stop => break,
                 }

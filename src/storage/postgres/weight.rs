@@ -18,7 +18,7 @@ macro_rules! weight {
 /// What a JSON text weighs at most.
 macro_rules! json_weight {
     ($text:literal) => {
-        concat!("octet_length(", $text, ")::bigint * 8")
+        concat!("octet_length(", $text, ")::bigint * 12")
     };
 }
 

@@ -192,14 +192,16 @@ pub(super) fn search_items(db: &Connection, search: &Search) -> Result<Found> {
         while !scan.is_over()
             && let Some(row) = rows.next()?
         {
-            let bytes = if scan.unread() > 0 {
+            let weight = if scan.unread() > 0 {
                 0
             } else {
-                row.get_ref(3)?.as_blob().map_or(0, <[u8]>::len)
+                let bytes = row.get_ref(3)?.as_blob().map_or(0, <[u8]>::len);
+                codec::weight(row.get_ref(2)?.as_str().unwrap_or_default(), bytes)
             };
-            match scan.next(bytes) {
+            let weight = usize::try_from(weight).unwrap_or(usize::MAX);
+            match scan.next(weight) {
                 Next::Skip => {}
-                Next::Read => scan.offer(item_of(row, &range.owner)?, bytes),
+                Next::Read => scan.offer(item_of(row, &range.owner)?, weight),
                 Next::Stop => break,
             }
         }

@@ -20,7 +20,7 @@ macro_rules! weight {
 /// What a JSON text weighs at most.
 macro_rules! json_weight {
     ($text:literal) => {
-        concat!("octet_length(", $text, ") * 8")
+        concat!("octet_length(", $text, ") * 12")
     };
 }
 

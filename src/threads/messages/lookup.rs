@@ -25,6 +25,8 @@ const LOADS: usize = 200;
 /// Messages of one tree by id, from the states that were loaded for them.
 pub(crate) struct MessageLookup<'a> {
     values: MessageContents<'a>,
+    /// The messages that are looked for: nothing else of a state stays in memory.
+    wanted: HashSet<Arc<str>>,
     states: HashMap<CheckpointId, HashMap<Arc<str>, Value>>,
     /// States that may still be loaded.
     budget: usize,
@@ -51,7 +53,9 @@ impl MessageLookup<'_> {
         }
         self.budget -= 1;
         let messages = self.values.messages(at).await?.unwrap_or_default();
-        self.states.insert(at, by_id(messages.all()));
+        let mut found = by_id(messages.all());
+        found.retain(|id, _| self.wanted.contains(id));
+        self.states.insert(at, found);
         Ok(())
     }
 }
@@ -65,10 +69,15 @@ fn by_id(list: &[Value]) -> HashMap<Arc<str>, Value> {
 }
 
 impl Service {
-    /// An empty lookup of the messages of a thread.
-    pub(crate) fn message_lookup(&self, thread: &ThreadRow) -> MessageLookup<'_> {
+    /// An empty lookup of these messages of a thread.
+    pub(crate) fn message_lookup(
+        &self,
+        thread: &ThreadRow,
+        wanted: HashSet<Arc<str>>,
+    ) -> MessageLookup<'_> {
         MessageLookup {
             values: self.conversation(thread),
+            wanted,
             states: HashMap::new(),
             budget: LOADS,
         }
@@ -94,10 +103,10 @@ impl Service {
             return Ok(HashMap::new());
         }
         let nodes = read
-            .nodes_of(thread.tree, ids.into_iter().collect())
+            .nodes_of(thread.tree, ids.iter().cloned().collect())
             .await?;
         let fixed = unchanging(&nodes);
-        let mut lookup = self.message_lookup(thread);
+        let mut lookup = self.message_lookup(thread, ids);
         // The newest state of each branch has most of the messages that never changed.
         let mut newest: HashMap<_, CheckpointId> = HashMap::new();
         for event in events {

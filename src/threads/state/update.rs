@@ -7,7 +7,7 @@ use tracing::Span;
 
 use super::json;
 use crate::{
-    checkpoint::{self, At, Slot, buffered::BufferedSaver, frame::Decoded},
+    checkpoint::{self, At, Query, Slot, buffered::BufferedSaver, frame::Decoded},
     engine::{
         self, StateUpdate, StateUpdater,
         update::{COPY, UpdateOutcome},
@@ -267,7 +267,20 @@ impl Service {
             .ok_or_else(|| Error::Invalid(format!("there is no subgraph at `{ns}`")))?;
         let ns = read::stored_ns(&graph, ns);
         let parts = &self.shared.parts;
-        let load = |at| load::checkpoint(&parts.saver, slot.tree, thread.id, &ns, at);
+        let load = |at: At| {
+            let id = match &at {
+                At::Id(id) => Some(*id),
+                _ => None,
+            };
+            let query = Query {
+                tree: slot.tree,
+                thread: thread.id,
+                ns: ns.clone(),
+                at,
+                values: true,
+            };
+            load::reserved_checkpoint(&parts.saver, query, id, |weight| self.reserve(weight))
+        };
         let at = match start {
             Start::Checkpoint(id) => Some(id),
             Start::Head | Start::Nothing | Start::Trimmed => None,
@@ -286,9 +299,10 @@ impl Service {
             }
             (None, _, false) => Some(At::Newest),
         };
-        let mut found = match address {
-            Some(address) => load(address).await?,
-            None => None,
+        // Nothing has happened yet where there is no memory for a large state.
+        let (mut found, _memory) = match address {
+            Some(address) => load(address).await?.unzip(),
+            None => (None, None),
         };
         if let (Some(id), None) = (at, &found) {
             return Err(Error::NoCheckpoint(id));
@@ -302,7 +316,9 @@ impl Service {
         }
         let newest = match (ns.is_empty(), at) {
             (true, _) => slot.head,
-            (false, Some(_)) => load(At::Newest).await?.map(|found| found.checkpoint.id),
+            (false, Some(_)) => load(At::Newest)
+                .await?
+                .map(|(found, _)| found.checkpoint.id),
             (false, None) => None,
         };
         let root = ns.is_empty();

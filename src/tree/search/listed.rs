@@ -24,7 +24,7 @@ pub struct Room(u64);
 
 impl Default for Room {
     fn default() -> Self {
-        Self(4 * AT_ONCE)
+        Self(8 * AT_ONCE)
     }
 }
 
@@ -89,15 +89,15 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_read_later() {
         let mut room = Room::default();
-        assert_eq!(room.take(1000), (8000, true));
-        let much = 4 * usize::try_from(AT_ONCE).unwrap() / 8;
-        assert_eq!(room.take(much), (4 * AT_ONCE, false));
-        assert_eq!(room.take(1), (8, true), "small ones still fit");
+        assert_eq!(room.take(1000), (12_000, true));
+        let much = usize::try_from(AT_ONCE).unwrap();
+        assert_eq!(room.take(much), (12 * AT_ONCE, false));
+        assert_eq!(room.take(1), (12, true), "small ones still fit");
     }
 
     #[test]
     fn what_is_left_out_is_empty_and_known_to_be() {
-        let mut threads = [listed(3 * AT_ONCE), listed(AT_ONCE), listed(1)];
+        let mut threads = [listed(7 * AT_ONCE), listed(AT_ONCE), listed(1)];
         Room::default().keep_within(&mut threads);
         let whole = threads.each_ref().map(|one| one.is_whole);
         assert_eq!(whole, [true, true, false]);

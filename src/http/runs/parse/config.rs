@@ -2,8 +2,12 @@
 
 use crate::{
     http::{parse::fields::Fields, server::Error},
+    tree::metadata::BYTES_MAX,
     value::{Map, Value},
 };
+
+/// Fields that a thread shows of its runs' configs, besides the metadata, and that may be long.
+const SHOWN: [&str; 2] = ["tags", "run_name"];
 
 /// The greatest limit of supersteps that a request may set.
 const RECURSION_MAX: i64 = 10_000;
@@ -28,6 +32,15 @@ pub(in crate::http) fn config(fields: &Fields<'_>) -> Result<Map, Error> {
     config.map("configurable")?;
     config.map("metadata")?;
     config.texts("tags")?;
+    config.integer("max_concurrency", i64::MIN, i64::MAX)?;
+    // Every list of threads has them.
+    let shown = SHOWN.iter().filter_map(|name| value.get(name));
+    let bytes: usize = shown.map(|value| value.to_json().len()).sum();
+    if bytes > BYTES_MAX {
+        let detail =
+            format!("`tags` and `run_name` have {bytes} bytes, at most {BYTES_MAX} are allowed");
+        return Err(fields.refuse("config", detail));
+    }
     // The run itself fails on less than one.
     config.integer("recursion_limit", i64::MIN, RECURSION_MAX)?;
     let mut map = value.as_map().cloned().unwrap_or_default();

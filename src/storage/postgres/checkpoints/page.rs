@@ -45,7 +45,7 @@ chain AS (
    CROSS JOIN LATERAL (SELECT b.channel, b.version, b.base_version, {blob} AS weight FROM checkpoint_blobs b
      WHERE b.tree_id = $1 AND b.checkpoint_ns = $2 AND b.channel = k.channel AND b.version = k.base_version LIMIT 1) b),
 sized AS (
-  SELECT p.*, octet_length(p.checkpoint) + pg_column_size(p.blob_versions) + octet_length(p.metadata) + COALESCE(s.weight, 0) AS weight
+  SELECT p.*, octet_length(p.checkpoint) + pg_column_size(p.blob_versions) + {metadata} + COALESCE(s.weight, 0) AS weight
     FROM page p CROSS JOIN LATERAL (SELECT sum({writes}) AS weight FROM checkpoint_writes s WHERE s.tree_id = $1
      AND s.checkpoint_ns = $2 AND s.checkpoint_id = p.checkpoint_id) s),
 fit AS MATERIALIZED (
@@ -76,6 +76,7 @@ SELECT p.checkpoint_ns, p.checkpoint_id, p.parent_checkpoint_id, p.root_checkpoi
  ORDER BY p.n",
             page = $page,
             blob = weight!("b.type", "b.blob"),
+            metadata = json_weight!("p.metadata"),
             writes = weight!("s.type", "s.writes")
         )
     };

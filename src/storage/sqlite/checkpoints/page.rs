@@ -14,7 +14,7 @@ use super::{
 use crate::{
     checkpoint::{
         CheckpointRow, List, Page, PageScope, Result, SizedCheckpoint, Source, StoredRows, Version,
-        chain_sizes::ChainSizes, frame,
+        chain_sizes::ChainSizes, codec::JSON_TEXT, frame,
     },
     fail_point,
     id::{CheckpointId, TreeId},
@@ -114,8 +114,8 @@ impl<'a> Pager<'a> {
         let written: i64 = self
             .written
             .query_row(params![self.tree, self.ns, checkpoint], |row| row.get(0))?;
-        let mut weight =
-            (envelope.len() + versions.len() + metadata.len()) as u64 + written.unsigned_abs();
+        let mut weight = (envelope.len() + versions.len()) as u64 + written.unsigned_abs();
+        weight += JSON_TEXT * metadata.len() as u64;
         self.others += weight;
         for (channel, version) in frame::versions_of(versions)? {
             self.measure(&channel, version)?;
