@@ -66,10 +66,12 @@ pub(super) async fn rebuild(mut call: Call) -> Result<Response<Body>, Error> {
     let thread = thread
         .transpose()
         .map_err(|_| fields.refuse("thread_id", "Invalid thread ID: must be a UUID"))?;
-    call.threads().rebuild(projection, thread).await?;
-    let names = Projection::ALL
-        .iter()
-        .filter(|one| projection.is_none_or(|only| only == **one));
+    let wanted: &[Projection] = match &projection {
+        Some(one) => one.as_slice(),
+        None => &Projection::ALL,
+    };
+    call.threads().rebuild(wanted, thread).await?;
+    let names = wanted.iter();
     let response = Map::from([
         (
             "projections",
@@ -80,9 +82,13 @@ pub(super) async fn rebuild(mut call: Call) -> Result<Response<Body>, Error> {
     Ok(body::json(StatusCode::ACCEPTED, &Value::map(response)))
 }
 
-fn words() -> Vec<(&'static str, Projection)> {
+/// Tables that there were once: a request to derive one of them anew has nothing to do.
+const FORMER: [&str; 3] = ["fork_index", "search", "thread_timeline"];
+
+fn words() -> Vec<(&'static str, Option<Projection>)> {
     let all = Projection::ALL.iter();
-    all.map(|one| (one.as_str(), *one)).collect()
+    let all = all.map(|one| (one.as_str(), Some(*one)));
+    all.chain(FORMER.map(|name| (name, None))).collect()
 }
 
 /// Whether the client prefers a stream to a page.

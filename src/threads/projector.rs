@@ -149,35 +149,23 @@ impl Service {
         let Some(thread) = read.thread_row(progress.thread).await? else {
             return Ok(true);
         };
-        let mut starts: Vec<i64> = progress.offsets.to_vec();
-        starts.retain(|start| *start < progress.last);
-        starts.sort_unstable();
-        starts.dedup();
-        let mut are_last = true;
-        for start in starts {
-            let events = read
-                .events(progress.tree, progress.thread, start, EVENTS)
-                .await?;
-            let Some(last) = events.last() else { continue };
-            are_last &= last.number >= progress.last;
-            let messages = self.event_messages(read.as_mut(), &thread, &events).await?;
-            for projection in Projection::ALL {
-                if progress.offsets[projection.index()] != start {
-                    continue;
-                }
-                let head = progress.head.as_ref();
-                steps.push(ProjectionStep {
-                    tree: progress.tree,
-                    thread: progress.thread,
-                    from: start,
-                    to: last.number,
-                    rows: project(projection, head, &events, |event| {
-                        messages.get(&event.number)
-                    }),
-                });
-            }
-        }
-        Ok(are_last)
+        let start = progress.offsets[heads.index()];
+        let events = read
+            .events(progress.tree, progress.thread, start, EVENTS)
+            .await?;
+        let Some(last) = events.last() else {
+            return Ok(true);
+        };
+        let messages = self.event_messages(read.as_mut(), &thread, &events).await?;
+        let head = progress.head.as_ref();
+        steps.push(ProjectionStep {
+            tree: progress.tree,
+            thread: progress.thread,
+            from: start,
+            to: last.number,
+            head: project(head, &events, |event| messages.get(&event.number)),
+        });
+        Ok(last.number >= progress.last)
     }
 
     /// Waits until the tables are up to date with the requested events of threads.
@@ -224,19 +212,14 @@ impl Service {
     ///
     /// # Errors
     /// No such thread, or the storage failed.
-    pub async fn rebuild(
-        &self,
-        projection: Option<Projection>,
-        thread: Option<ThreadId>,
-    ) -> Result<()> {
+    pub async fn rebuild(&self, tables: &[Projection], thread: Option<ThreadId>) -> Result<()> {
         if let Some(thread) = thread {
             self.row(thread).await?;
         }
-        self.shared
-            .parts
-            .projections
-            .reset(projection, thread)
-            .await?;
+        let projections = &self.shared.parts.projections;
+        for table in tables {
+            projections.reset(Some(*table), thread).await?;
+        }
         match thread {
             Some(thread) => self.shared.notifier.notify(thread),
             None => self.rebuild.notify_one(),

@@ -25,24 +25,18 @@ pub use rows::{is_text, preview, project};
 /// The tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Projection {
-    /// `search`: texts of messages.
-    Search,
     /// `thread_heads`: newest message and counts.
     Heads,
-    /// `thread_timeline`: the events of a thread's history, in order.
-    Timeline,
 }
 
 impl Projection {
     /// All of them, in the order of their names.
-    pub const ALL: [Self; 3] = [Self::Search, Self::Heads, Self::Timeline];
+    pub const ALL: [Self; 1] = [Self::Heads];
 
     /// The table's name, also of its offsets.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Search => "search",
             Self::Heads => "thread_heads",
-            Self::Timeline => "thread_timeline",
         }
     }
 
@@ -78,47 +72,7 @@ pub struct HeadRow {
     pub updated_at: i64,
 }
 
-/// A row of `thread_timeline`: an event that a list of a thread's history shows.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TimelineRow {
-    /// The event.
-    pub number: i64,
-    /// The number of its type.
-    pub code: i16,
-}
-
-/// A row of `search`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SearchRow {
-    /// The event that added or changed the message.
-    pub number: i64,
-    /// Its text in lower case.
-    pub text: String,
-}
-
-/// New rows of one table.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ProjectedRows {
-    /// Of `thread_timeline`.
-    Timeline(Vec<TimelineRow>),
-    /// Of `thread_heads`, in place of the old one.
-    Head(Box<HeadRow>),
-    /// Of `search`.
-    Search(Vec<SearchRow>),
-}
-
-impl ProjectedRows {
-    /// The table they belong to.
-    pub fn projection(&self) -> Projection {
-        match self {
-            Self::Timeline(_) => Projection::Timeline,
-            Self::Head(_) => Projection::Heads,
-            Self::Search(_) => Projection::Search,
-        }
-    }
-}
-
-/// New rows of one table for one thread, which are written together.
+/// The new row of a thread in `thread_heads`, which is written together with its offset.
 #[derive(Clone, Debug)]
 pub struct ProjectionStep {
     /// Tree of the thread.
@@ -129,8 +83,8 @@ pub struct ProjectionStep {
     pub from: i64,
     /// The offset after it.
     pub to: i64,
-    /// The rows.
-    pub rows: ProjectedRows,
+    /// The row, in place of the old one.
+    pub head: HeadRow,
 }
 
 /// How far the tables have read a thread.

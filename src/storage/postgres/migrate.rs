@@ -58,6 +58,7 @@ fn all() -> Vec<Migration> {
         "V047__shares_of_logs"
         "V048__users_of_threads"
         "V049__graphs_of_checkpoints"
+        "V050__no_texts_of_messages"
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod columns;
 
-use futures::future::join_all;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -35,64 +34,29 @@ SELECT t.thread_id, t.tree_id, t.last_event_number AS last, o.projection, o.last
 const TREES: &str = "
 SELECT tree_id FROM trees WHERE tree_id = ANY($1) ORDER BY tree_id FOR SHARE";
 
-/// Moves the offsets of one table from where its steps begin to where they end, of each thread that is where the step
-/// begins, and writes the rows of those threads alone. $1 to $4 have the steps, by thread: thread, tree, begin, end.
-macro_rules! step {
-    ($table:literal, $rows:literal) => {
-        concat!(
-            "
+/// Moves offsets from where steps begin to where they end, of each thread that is where the step begins, and writes
+/// the rows of those threads alone. $1 to $4 have the steps, by thread: thread, tree, begin, end.
+const STEP: &str = "
 WITH s AS MATERIALIZED (
   SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[]) s(thread, tree, begins, ends)),
 i AS (
   INSERT INTO projection_offsets AS o (projection, thread_id, tree_id, last_event_number)
-  SELECT '",
-            $table,
-            "', s.thread, s.tree, s.ends FROM s
+  SELECT 'thread_heads', s.thread, s.tree, s.ends FROM s
    WHERE s.begins = 0 AND EXISTS (SELECT 1 FROM threads t WHERE t.thread_id = s.thread AND t.tree_id = s.tree AND t.deleted_at IS NULL)
   ON CONFLICT (thread_id, projection) DO UPDATE SET last_event_number = EXCLUDED.last_event_number
    WHERE o.last_event_number = 0 RETURNING thread_id),
 u AS (
   UPDATE projection_offsets o SET last_event_number = s.ends FROM s
-   WHERE o.projection = '",
-            $table,
-            "' AND o.thread_id = s.thread AND o.last_event_number = s.begins AND s.begins > 0 RETURNING o.thread_id),
+   WHERE o.projection = 'thread_heads' AND o.thread_id = s.thread AND o.last_event_number = s.begins AND s.begins > 0 RETURNING o.thread_id),
 o AS MATERIALIZED (
-  SELECT array_agg(x.thread_id) AS threads FROM (SELECT thread_id FROM i UNION ALL SELECT thread_id FROM u) x)",
-            $rows
-        )
-    };
-}
-
-const TIMELINE: &str = step!(
-    "thread_timeline",
-    "
-INSERT INTO thread_timeline (tree_id, thread_id, event_number, kind)
-SELECT x.* FROM o, unnest($5::uuid[], $6::uuid[], $7::bigint[], $8::smallint[]) x(tree, thread, number, kind) WHERE x.thread = ANY (o.threads)
-ON CONFLICT (tree_id, thread_id, event_number) DO UPDATE SET kind = EXCLUDED.kind"
-);
-
-const HEADS: &str = step!(
-    "thread_heads",
-    "
+  SELECT array_agg(x.thread_id) AS threads FROM (SELECT thread_id FROM i UNION ALL SELECT thread_id FROM u) x)
 INSERT INTO thread_heads (tree_id, thread_id, event_number, messages, branches, runs, last_message_id, last_role, last_preview, updated_at)
-SELECT x.* FROM o, unnest($5::uuid[], $6::uuid[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::text[], $13::text[],
-                          $14::timestamptz[])
+SELECT x.* FROM o, unnest($2::uuid[], $1::uuid[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::text[],
+                          $12::timestamptz[])
        x(tree, thread, number, messages, branches, runs, message, role, preview, at) WHERE x.thread = ANY (o.threads)
 ON CONFLICT (tree_id, thread_id) DO UPDATE SET event_number = EXCLUDED.event_number, messages = EXCLUDED.messages,
    branches = EXCLUDED.branches, runs = EXCLUDED.runs, last_message_id = EXCLUDED.last_message_id, last_role = EXCLUDED.last_role,
-   last_preview = EXCLUDED.last_preview, updated_at = EXCLUDED.updated_at"
-);
-
-const SEARCH: &str = step!(
-    "search",
-    "
-INSERT INTO search (tree_id, thread_id, event_number, text)
-SELECT x.* FROM o, unnest($5::uuid[], $6::uuid[], $7::bigint[], $8::text[]) x(tree, thread, number, text) WHERE x.thread = ANY (o.threads)
-ON CONFLICT (tree_id, thread_id, event_number) DO UPDATE SET text = EXCLUDED.text"
-);
-
-/// In the order of [`Projection::ALL`].
-const STEPS: [&str; Projection::ALL.len()] = [SEARCH, HEADS, TIMELINE];
+   last_preview = EXCLUDED.last_preview, updated_at = EXCLUDED.updated_at";
 
 /// Keeps steps out until the end, also those that begin at 0 and have no row to wait for.
 const LOCK: &str = "LOCK TABLE projection_offsets IN SHARE ROW EXCLUSIVE MODE";
@@ -133,39 +97,29 @@ pub(super) async fn progress(db: &Object, threads: &[ThreadId]) -> Result<Vec<Pr
 }
 
 /// In one round trip, and without waiting for the disk: a crash loses rows together with their
-/// offsets, and they are derived once more. A table has one statement for all threads.
+/// offsets, and they are derived once more. All threads have one statement.
 pub(super) async fn apply(db: &Object, steps: &[ProjectionStep]) -> Result<()> {
     // Everybody takes rows in one order.
     let mut steps: Vec<&ProjectionStep> = steps.iter().collect();
     steps.sort_by_key(|step| step.thread);
     let trees = prepare(db, TREES).await?;
-    let mut tables = Vec::with_capacity(STEPS.len());
-    for one in Projection::ALL {
-        let columns = Columns::of(one, steps.iter().copied());
-        if !columns.threads.is_empty() {
-            tables.push((prepare(db, STEPS[one.index()]).await?, columns));
-        }
-    }
+    let step = prepare(db, STEP).await?;
+    let columns = Columns::of(steps.iter().copied());
+    let params = columns.params();
     let mut ids: Vec<Uuid> = steps.iter().map(|step| step.tree.0).collect();
     ids.dedup();
     let by_tree: Params<'_, 1> = [&ids];
-    let requests = tables.iter().map(|(statement, columns)| {
-        let params = columns.params();
-        async move { db.execute(statement, &params).await }
-    });
     let (begun, locked, written, ended) = tokio::join!(
         biased;
         db.batch_execute("BEGIN; SET LOCAL synchronous_commit = off"),
         db.query(&trees, &by_tree),
-        join_all(requests),
+        db.execute(&step, &params),
         db.batch_execute("COMMIT"),
     );
     begun?;
     // After a failure the rest only reports that the transaction is over, and COMMIT rolls back.
     locked?;
-    for one in written {
-        one?;
-    }
+    written?;
     Ok(ended?)
 }
 
@@ -201,20 +155,11 @@ pub(super) async fn reset(
 }
 
 /// In the order of [`Projection::ALL`], as the next. The keys of the tables begin with the tree.
-const DELETE_OF_THREAD: [&str; Projection::ALL.len()] = [
-    "DELETE FROM search WHERE thread_id = $1
-        AND tree_id = (SELECT t.tree_id FROM threads t WHERE t.thread_id = $1)",
-    "DELETE FROM thread_heads WHERE thread_id = $1
-        AND tree_id = (SELECT t.tree_id FROM threads t WHERE t.thread_id = $1)",
-    "DELETE FROM thread_timeline WHERE thread_id = $1
-        AND tree_id = (SELECT t.tree_id FROM threads t WHERE t.thread_id = $1)",
-];
+const DELETE_OF_THREAD: [&str; Projection::ALL.len()] =
+    ["DELETE FROM thread_heads WHERE thread_id = $1
+        AND tree_id = (SELECT t.tree_id FROM threads t WHERE t.thread_id = $1)"];
 
-const DELETE_ALL: [&str; Projection::ALL.len()] = [
-    "DELETE FROM search",
-    "DELETE FROM thread_heads",
-    "DELETE FROM thread_timeline",
-];
+const DELETE_ALL: [&str; Projection::ALL.len()] = ["DELETE FROM thread_heads"];
 
 fn gather(rows: &[Row]) -> Result<Vec<Progress>, Error> {
     let mut found: Vec<Progress> = Vec::new();
@@ -261,7 +206,7 @@ statements!(
     BEHIND,
     PROGRESS,
     TREES,
-    STEPS,
+    STEP,
     LOCK,
     DELETE_OFFSET,
     DELETE_OFFSETS,

@@ -7,9 +7,7 @@ use super::columns::{id, unreadable};
 use crate::{
     checkpoint::Result,
     id::{ThreadId, TreeId},
-    tree::projection::{
-        HeadRow, Progress, ProjectedRows, Projection, ProjectionStep, SearchRow, TimelineRow,
-    },
+    tree::projection::{HeadRow, Progress, Projection, ProjectionStep},
 };
 
 pub(super) fn behind(
@@ -101,7 +99,7 @@ pub(super) fn apply(db: &Connection, steps: &[ProjectionStep]) -> Result<()> {
 /// Moves the offset and writes the rows; nothing when the offset is not that of the step.
 fn apply_step(db: &Connection, step: &ProjectionStep) -> Result<()> {
     let (tree, thread) = (step.tree, step.thread);
-    let name = step.rows.projection().as_str();
+    let name = Projection::Heads.as_str();
     let sql = match step.from {
         0 => {
             "INSERT INTO projection_offsets (projection, thread_id, tree_id, last_event_number) \
@@ -122,45 +120,24 @@ fn apply_step(db: &Connection, step: &ProjectionStep) -> Result<()> {
     if moved == 0 {
         return Ok(());
     }
-    match &step.rows {
-        ProjectedRows::Timeline(rows) => {
-            let mut insert = db.prepare_cached(
-                "INSERT OR REPLACE INTO thread_timeline (tree_id, thread_id, event_number, kind) \
-                 VALUES (?1, ?2, ?3, ?4)",
-            )?;
-            for TimelineRow { number, code } in rows {
-                insert.execute(params![tree, thread, number, code])?;
-            }
-        }
-        ProjectedRows::Head(head) => {
-            db.prepare_cached(
-                "INSERT OR REPLACE INTO thread_heads (tree_id, thread_id, event_number, messages, \
-                 branches, runs, last_message_id, last_role, last_preview, updated_at) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-            )?
-            .execute(params![
-                tree,
-                thread,
-                head.number,
-                head.messages,
-                head.branches,
-                head.runs,
-                head.last_message_id,
-                head.last_role,
-                head.last_preview,
-                head.updated_at,
-            ])?;
-        }
-        ProjectedRows::Search(rows) => {
-            let mut insert = db.prepare_cached(
-                "INSERT OR REPLACE INTO search (tree_id, thread_id, event_number, text) \
-                 VALUES (?1, ?2, ?3, ?4)",
-            )?;
-            for SearchRow { number, text } in rows {
-                insert.execute(params![tree, thread, number, text])?;
-            }
-        }
-    }
+    let head = &step.head;
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO thread_heads (tree_id, thread_id, event_number, messages, branches, \
+         runs, last_message_id, last_role, last_preview, updated_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+    )?
+    .execute(params![
+        tree,
+        thread,
+        head.number,
+        head.messages,
+        head.branches,
+        head.runs,
+        head.last_message_id,
+        head.last_role,
+        head.last_preview,
+        head.updated_at,
+    ])?;
     Ok(())
 }
 
@@ -195,17 +172,8 @@ const DELETE_OFFSET: &str =
 const DELETE_OFFSETS: &str = "DELETE FROM projection_offsets WHERE projection = ?1";
 
 /// In the order of [`Projection::ALL`], as the next. The keys of the tables begin with the tree.
-const DELETE_OF_THREAD: [&str; Projection::ALL.len()] = [
-    "DELETE FROM search WHERE thread_id = ?1 \
-     AND tree_id = (SELECT t.tree_id FROM threads t WHERE t.thread_id = ?1)",
-    "DELETE FROM thread_heads WHERE thread_id = ?1 \
-     AND tree_id = (SELECT t.tree_id FROM threads t WHERE t.thread_id = ?1)",
-    "DELETE FROM thread_timeline WHERE thread_id = ?1 \
-     AND tree_id = (SELECT t.tree_id FROM threads t WHERE t.thread_id = ?1)",
-];
+const DELETE_OF_THREAD: [&str; Projection::ALL.len()] =
+    ["DELETE FROM thread_heads WHERE thread_id = ?1 \
+     AND tree_id = (SELECT t.tree_id FROM threads t WHERE t.thread_id = ?1)"];
 
-const DELETE_ALL: [&str; Projection::ALL.len()] = [
-    "DELETE FROM search",
-    "DELETE FROM thread_heads",
-    "DELETE FROM thread_timeline",
-];
+const DELETE_ALL: [&str; Projection::ALL.len()] = ["DELETE FROM thread_heads"];

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{HeadRow, ProjectedRows, Projection, SearchRow, TimelineRow};
+use super::HeadRow;
 use crate::{
     tree::{event, store::ThreadEvent},
     value::Value,
@@ -11,59 +11,18 @@ use crate::{
 /// Most characters of a preview.
 pub(super) const PREVIEW: usize = 120;
 
-/// The rows that `events` of a thread add to a table. `message` returns the message that an event
+/// The row of `thread_heads` after `events` of a thread. `message` returns the message that an event
 /// is about, as stored at the event's checkpoint.
 pub fn project<'a>(
-    projection: Projection,
     head: Option<&HeadRow>,
     events: &[ThreadEvent],
     message: impl Fn(&ThreadEvent) -> Option<&'a Value>,
-) -> ProjectedRows {
-    match projection {
-        Projection::Timeline => ProjectedRows::Timeline(
-            events
-                .iter()
-                .filter(|event| is_shown(event))
-                .filter_map(|event| {
-                    Some(TimelineRow {
-                        number: event.number,
-                        code: event::code(&event.kind).ok()?,
-                    })
-                })
-                .collect(),
-        ),
-        Projection::Heads => {
-            let mut head = head.cloned().unwrap_or_default();
-            for event in events {
-                advance(&mut head, event, message(event));
-            }
-            ProjectedRows::Head(Box::new(head))
-        }
-        Projection::Search => ProjectedRows::Search(
-            events
-                .iter()
-                .filter(|event| is_text(event))
-                .filter_map(|event| {
-                    let message = message(event)?;
-                    let text = text(message).to_lowercase();
-                    (!text.is_empty()).then_some(SearchRow {
-                        number: event.number,
-                        text,
-                    })
-                })
-                .collect(),
-        ),
+) -> HeadRow {
+    let mut head = head.cloned().unwrap_or_default();
+    for event in events {
+        advance(&mut head, event, message(event));
     }
-}
-
-/// Whether a list of a thread's history shows an event. It leaves out the steps of successful runs,
-/// because their messages are listed.
-fn is_shown(event: &ThreadEvent) -> bool {
-    match &*event.kind {
-        event::RUN_ENQUEUED | event::RUN_STARTED | event::CHECKPOINT_CREATED => false,
-        event::RUN_FINISHED => event.payload.get("status") != Some(&Value::str("success")),
-        _ => true,
-    }
+    head
 }
 
 /// Whether an event adds a message or changes the content of one.

@@ -25,31 +25,20 @@ fn event(number: i64, kind: &str, message: Option<&str>) -> ThreadEvent {
     }
 }
 
-/// What tables hold after some steps.
-#[derive(Default, Debug, PartialEq)]
-struct Tables {
-    moments: Vec<TimelineRow>,
-    head: Option<HeadRow>,
-    texts: Vec<SearchRow>,
-}
-
-impl Tables {
-    fn step(&mut self, events: &[ThreadEvent], messages: &[(Arc<str>, Value)]) {
-        let message = |event: &ThreadEvent| {
-            let id = event.message_id.as_ref()?;
-            messages
-                .iter()
-                .find(|(known, _)| known == id)
-                .map(|(_, m)| m)
-        };
-        for projection in Projection::ALL {
-            match project(projection, self.head.as_ref(), events, message) {
-                ProjectedRows::Timeline(more) => self.moments.extend(more),
-                ProjectedRows::Head(head) => self.head = Some(*head),
-                ProjectedRows::Search(more) => self.texts.extend(more),
-            }
-        }
-    }
+/// The row of a thread after one more step.
+fn step(
+    head: Option<&HeadRow>,
+    events: &[ThreadEvent],
+    messages: &[(Arc<str>, Value)],
+) -> Option<HeadRow> {
+    let message = |event: &ThreadEvent| {
+        let id = event.message_id.as_ref()?;
+        messages
+            .iter()
+            .find(|(known, _)| known == id)
+            .map(|(_, m)| m)
+    };
+    Some(project(head, events, message))
 }
 
 proptest! {
@@ -70,14 +59,13 @@ proptest! {
         let messages: Vec<(Arc<str>, Value)> = (0..3)
             .map(|n| (format!("m{n}").into(), value!({"type": "human", "content": format!("Text {n}")})))
             .collect();
-        let mut at_once = Tables::default();
-        at_once.step(&events, &messages);
+        let at_once = step(None, &events, &messages);
         let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(events.len())).collect();
         cuts.extend([0, events.len()]);
         cuts.sort_unstable();
-        let mut in_steps = Tables::default();
+        let mut in_steps = None;
         for pair in cuts.windows(2).filter(|pair| pair[0] < pair[1]) {
-            in_steps.step(&events[pair[0]..pair[1]], &messages);
+            in_steps = step(in_steps.as_ref(), &events[pair[0]..pair[1]], &messages);
         }
         prop_assert_eq!(at_once, in_steps);
     }
@@ -93,30 +81,4 @@ fn previews_are_one_short_line() {
     assert_eq!(long.chars().count(), PREVIEW + 1);
     assert!(long.ends_with('…'));
     assert_eq!(of(Value::Null), "");
-}
-
-#[test]
-fn a_timeline_shows_what_lists_show() {
-    let kinds = [
-        "ThreadCreated",
-        "RunEnqueued",
-        "RunStarted",
-        "UserMessageAdded",
-        "CheckpointCreated",
-        "RunFinished",
-        "BranchCreated",
-        "RunFinished",
-    ];
-    let mut events: Vec<ThreadEvent> = (1..)
-        .zip(kinds)
-        .map(|(number, kind)| event(number, kind, None))
-        .collect();
-    events[5].payload = Map::from([("status", "success".into())]);
-    events[7].payload = Map::from([("status", "error".into())]);
-    let ProjectedRows::Timeline(moments) = project(Projection::Timeline, None, &events, |_| None)
-    else {
-        panic!("not of its table");
-    };
-    let numbers: Vec<_> = moments.iter().map(|moment| moment.number).collect();
-    assert_eq!(numbers, [1, 4, 7, 8]);
 }

@@ -24,9 +24,7 @@ fn a_request_with_one_wrong_field_or_id_is_refused_and_changes_nothing(place: &P
         "workers",
         "disk_probe",
         "projection_offsets",
-        "search",
         "thread_heads",
-        "thread_timeline",
     ];
     let stored = || {
         let mut stored = contents(place, &server);

@@ -9,7 +9,7 @@ on_both_storages!(
     lists_wait_until_they_know_an_event,
 );
 
-const TABLES: [&str; 3] = ["search", "thread_heads", "thread_timeline"];
+const TABLES: [&str; 1] = ["thread_heads"];
 
 /// Rows of the derived tables once they know all there is, as text, in the order of their keys.
 fn settled(
@@ -66,10 +66,11 @@ fn scenario_20_derived_tables_are_the_same_after_a_rebuild_under_load(place: &Pl
     };
     work(5);
     let before = settled(place, &server, &client, &threads);
-    assert!(before[2].len() >= 4 * 5 * 4, "{}", before[2].len());
-    assert_eq!(before[1].len(), 4);
+    assert_eq!(before[0].len(), 4);
     assert!(
-        before[0].iter().any(|row| row.contains("echo: message 4")),
+        before[0]
+            .iter()
+            .all(|row| row.contains("Message 4 of \u{e9}")),
         "{:?}",
         before[0]
     );
@@ -94,10 +95,6 @@ fn scenario_20_derived_tables_are_the_same_after_a_rebuild_under_load(place: &Pl
     for (old, new) in before.iter().zip(&after) {
         assert!(new.len() >= old.len());
     }
-    assert!(
-        before[2].iter().all(|row| after[2].contains(row)),
-        "what has happened stays"
-    );
 }
 
 fn a_rebuild_of_one_thread_or_table_is_taken(place: &Place) {
@@ -109,7 +106,10 @@ fn a_rebuild_of_one_thread_or_table_is_taken(place: &Place) {
     let before = settled(place, &server, &client, &threads);
     for body in [
         json!({"thread_id": threads[0]}),
+        json!({"projection": "thread_heads"}),
+        // There were tables of these names once.
         json!({"projection": "search"}),
+        json!({"projection": "thread_timeline", "thread_id": threads[1]}),
         json!({"projection": "thread_heads", "thread_id": threads[1]}),
     ] {
         assert_eq!(client.post("/admin/projections/rebuild", &body).status, 202);

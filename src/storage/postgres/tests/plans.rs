@@ -14,7 +14,7 @@ use super::super::{
 use crate::storage::tests::{Statement, source};
 
 /// Tables with many rows for one tree.
-const LARGE: [&str; 11] = [
+const LARGE: [&str; 9] = [
     "branches",
     "checkpoint_blobs",
     "checkpoint_writes",
@@ -23,9 +23,7 @@ const LARGE: [&str; 11] = [
     "events",
     "message_nodes",
     "runs",
-    "search",
     "tags",
-    "thread_timeline",
 ];
 
 /// Tables that no statement may read as a whole.
@@ -84,17 +82,7 @@ const ON_PURPOSE: &[(&str, &str, &str)] = &[
     ),
     (
         "projections::DELETE_ALL[0]",
-        "search",
-        "a derived table is built anew",
-    ),
-    (
-        "projections::DELETE_ALL[1]",
         "thread_heads",
-        "a derived table is built anew",
-    ),
-    (
-        "projections::DELETE_ALL[2]",
-        "thread_timeline",
         "a derived table is built anew",
     ),
     (

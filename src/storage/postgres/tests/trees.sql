@@ -41,10 +41,8 @@ INSERT INTO events (tree_id, thread_id, event_number, kind, branch_id, checkpoin
 SELECT pg_temp.id(1, tree, 0), pg_temp.id(1, thread, 0), n, CASE n WHEN 1 THEN 9 ELSE 8 END, pg_temp.id(2, thread, 0), pg_temp.id(3, thread, n)
   FROM t, generate_series(1, checkpoints) n;
 INSERT INTO event_facts (tree_id, thread_id, event_number, facts) SELECT tree_id, thread_id, event_number, '{}' FROM events WHERE event_number % 100 = 2;
-INSERT INTO thread_timeline (tree_id, thread_id, event_number, kind) SELECT tree_id, thread_id, event_number, kind FROM events;
-INSERT INTO search (tree_id, thread_id, event_number, text) SELECT tree_id, thread_id, event_number, 'x' FROM events;
 INSERT INTO thread_heads (tree_id, thread_id, event_number, messages, branches, runs, updated_at)
 SELECT tree_id, thread_id, last_event_number, 1, 1, 1, now() FROM threads;
 INSERT INTO projection_offsets (projection, thread_id, tree_id, last_event_number) SELECT p, thread_id, tree_id, last_event_number
-  FROM threads, unnest(ARRAY['thread_timeline', 'thread_heads', 'search']) p;
+  FROM threads, unnest(ARRAY['thread_heads']) p;
 ANALYZE;

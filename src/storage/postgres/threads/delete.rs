@@ -49,11 +49,9 @@ o AS (DELETE FROM trees WHERE tree_id = $1)
 SELECT 1";
 
 /// What is derived from one thread of a tree, or from all of them, while their rows are there.
-const FORGET_DERIVED: [&str; 4] = [
+const FORGET_DERIVED: [&str; 2] = [
     "DELETE FROM projection_offsets WHERE thread_id = ANY (ARRAY(SELECT t.thread_id FROM threads t WHERE t.tree_id = $1 AND ($2::uuid IS NULL OR t.thread_id = $2)))",
-    "DELETE FROM thread_timeline WHERE tree_id = $1 AND thread_id = ANY (ARRAY(SELECT t.thread_id FROM threads t WHERE t.tree_id = $1 AND ($2::uuid IS NULL OR t.thread_id = $2)))",
     "DELETE FROM thread_heads WHERE tree_id = $1 AND thread_id = ANY (ARRAY(SELECT t.thread_id FROM threads t WHERE t.tree_id = $1 AND ($2::uuid IS NULL OR t.thread_id = $2)))",
-    "DELETE FROM search WHERE tree_id = $1 AND thread_id = ANY (ARRAY(SELECT t.thread_id FROM threads t WHERE t.tree_id = $1 AND ($2::uuid IS NULL OR t.thread_id = $2)))",
 ];
 
 /// Leaves no tombstone.

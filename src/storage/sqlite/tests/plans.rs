@@ -11,7 +11,7 @@ use super::{
 use crate::storage::tests::source::{self, Found};
 
 /// Tables with many rows for one tree.
-const LARGE: [&str; 10] = [
+const LARGE: [&str; 8] = [
     "branches",
     "checkpoint_blobs",
     "checkpoint_writes",
@@ -19,9 +19,7 @@ const LARGE: [&str; 10] = [
     "events",
     "message_nodes",
     "runs",
-    "search",
     "tags",
-    "thread_timeline",
 ];
 /// Indexes that hold runs which wait or are executed, and no others.
 const OPEN_RUNS: [&str; 5] = [

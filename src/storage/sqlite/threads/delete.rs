@@ -90,11 +90,7 @@ fn forget_derived(db: &Connection, tree: TreeId, thread: Option<ThreadId>) -> Re
     for sql in [
         "DELETE FROM projection_offsets WHERE thread_id IN (SELECT thread_id FROM threads \
          WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2))",
-        "DELETE FROM thread_timeline WHERE tree_id = ?1 AND thread_id IN ( \
-           SELECT t.thread_id FROM threads t WHERE t.tree_id = ?1 AND (?2 IS NULL OR t.thread_id = ?2))",
         "DELETE FROM thread_heads WHERE tree_id = ?1 AND (?2 IS NULL OR thread_id = ?2)",
-        "DELETE FROM search WHERE tree_id = ?1 AND thread_id IN ( \
-           SELECT t.thread_id FROM threads t WHERE t.tree_id = ?1 AND (?2 IS NULL OR t.thread_id = ?2))",
     ] {
         db.prepare_cached(sql)?.execute(params![tree, thread])?;
     }
