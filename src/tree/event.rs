@@ -13,6 +13,7 @@ pub(crate) mod codes;
 mod encoding;
 pub mod names;
 mod payload;
+pub mod row;
 #[cfg(test)]
 mod tests;
 

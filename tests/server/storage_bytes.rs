@@ -20,7 +20,7 @@ const TURN: u64 = 400;
 
 /// Of checkpoints, values and results, and of everything, per byte of text.
 const STATE_LIMIT: f64 = 6.0;
-const WHOLE_LIMIT: f64 = 10.7;
+const WHOLE_LIMIT: f64 = 10.0;
 /// Of twice as long a chat.
 const GROWTH_LIMIT: f64 = 2.1;
 

@@ -51,6 +51,34 @@ struct Event {
     payload: Option<String>,
 }
 
+impl Event {
+    /// The events of a row: two of a run that follow each other share one, with the number of the second.
+    fn each(self, code: i64) -> Vec<Self> {
+        let (first, second) = match code {
+            19 => ((16, self.run.clone()), 17),
+            20 => ((8, None), 18),
+            code => {
+                return vec![Self {
+                    kind: kind(code),
+                    ..self
+                }];
+            }
+        };
+        let first = Self {
+            number: self.number - 1,
+            kind: kind(first.0),
+            run: first.1,
+            payload: None,
+            ..self.clone()
+        };
+        let second = Self {
+            kind: kind(second),
+            ..self
+        };
+        vec![first, second]
+    }
+}
+
 /// A row of `message_nodes`.
 #[derive(Clone, Debug, PartialEq)]
 struct Node {
@@ -127,14 +155,17 @@ impl Rows {
             last_event: read(THREAD).first().map_or(0, |row| number(&row[0])),
             events: read(EVENTS)
                 .into_iter()
-                .map(|row| Event {
-                    number: number(&row[0]),
-                    kind: kind(number(&row[1])),
-                    branch: row[2].clone(),
-                    checkpoint: row[3].clone(),
-                    run: row[4].clone(),
-                    message: row[5].clone(),
-                    payload: row[6].clone(),
+                .flat_map(|row| {
+                    Event {
+                        number: number(&row[0]),
+                        kind: "",
+                        branch: row[2].clone(),
+                        checkpoint: row[3].clone(),
+                        run: row[4].clone(),
+                        message: row[5].clone(),
+                        payload: row[6].clone(),
+                    }
+                    .each(number(&row[1]))
                 })
                 .collect(),
             nodes: read(NODES)

@@ -1,25 +1,23 @@
 //! Business events of threads: numbered without a gap and appended.
 
-use std::sync::Arc;
-
 use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
 use super::{
-    columns::{Json, JsonText, Time, all, column, name, unname},
+    columns::{Json, JsonText, Params, Time, all, column, name, unname},
     connection::{Object, Result},
 };
 use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
     tree::{
-        event::{self, EncodedEvent, codes::event_code},
+        event::{self, codes::event_code, row::LogRow},
         store::rows::{NewEvent, ThreadEvent},
     },
 };
 
-/// The end of a statement whose rows `x` (tree, thread, position from 1, kind, branch, checkpoint, run,
-/// payload) are events of any number of threads. The row of a thread is the last one that a
+/// The end of a statement whose rows `x` (tree, thread, position of the last event from 1, kind, branch, checkpoint,
+/// run, payload) are events of any number of threads. The row of a thread is the last one that a
 /// transaction locks.
 macro_rules! append_rows {
     () => {
@@ -47,14 +45,15 @@ m AS (
         WHERE c.tree_id = d.tree_id AND c.checkpoint_ns = '' AND c.checkpoint_id = d.head) AS node_id FROM d OFFSET 0) k
    WHERE m.tree_id = k.tree_id AND m.node_id = k.node_id AND m.run_id = k.run_id),
 x AS (
-  SELECT d.tree_id, d.thread_id, row_number() OVER (PARTITION BY d.thread_id ORDER BY d.seq, k.is_end) AS i, k.kind, d.branch_id, d.head AS checkpoint_id,
-         CASE WHEN k.is_end THEN d.run_id END AS run_id, CASE WHEN k.is_end AND d.status <> 'success' THEN jsonb_build_object('status', d.status) END AS payload
-    FROM d JOIN (VALUES (",
-            $crate::tree::event::codes::event_code!(CHECKPOINT_CREATED),
-            ", false), (",
+  SELECT k.tree_id, k.thread_id, sum(CASE WHEN k.has_left THEN 2 ELSE 1 END) OVER (PARTITION BY k.thread_id ORDER BY k.seq)::bigint AS i,
+         CASE WHEN k.has_left THEN ",
+            $crate::tree::event::codes::event_code!(CREATED_AND_FINISHED),
+            " ELSE ",
             $crate::tree::event::codes::event_code!(RUN_FINISHED),
-            ", true)) k(kind, is_end) ON k.is_end OR (d.head IS NOT NULL AND d.head IS DISTINCT FROM d.base)
-   WHERE NOT d.temporary),"
+            " END AS kind, k.branch_id, k.head AS checkpoint_id, k.run_id,
+         CASE WHEN k.status <> 'success' THEN jsonb_build_object('status', k.status) END AS payload
+    FROM (SELECT d.*, d.head IS NOT NULL AND d.head IS DISTINCT FROM d.base AS has_left FROM d) k
+   WHERE NOT k.temporary),"
         )
     };
 }
@@ -80,7 +79,7 @@ WITH e AS (UPDATE threads SET last_event_number = last_event_number + $3, update
 ev AS (
   INSERT INTO events (tree_id, thread_id, event_number, created_at, kind, payload, branch_id, checkpoint_id, run_id, message_id)
   SELECT $1, $2, e.n - $3 + x.i, clock_timestamp(), x.kind, x.payload, x.branch, x.checkpoint, x.run, x.message
-    FROM e, unnest($4::smallint[], $5::jsonb[], $6::uuid[], $7::uuid[], $8::uuid[], $9::text[]) WITH ORDINALITY
+    FROM e, unnest($4::smallint[], $5::jsonb[], $6::uuid[], $7::uuid[], $8::uuid[], $9::text[], $10::bigint[])
          x(kind, payload, branch, checkpoint, run, message, i))
 SELECT n FROM e";
 
@@ -94,28 +93,23 @@ pub(super) async fn append(
     events: &[NewEvent],
 ) -> Result<i64> {
     let count = i64::try_from(events.len()).unwrap_or(i64::MAX);
-    let stored = events
+    let rows = event::row::rows(events)?;
+    let kinds: Vec<i16> = rows.iter().map(|row| row.code).collect();
+    let payloads: Vec<_> = rows
         .iter()
-        .map(|event| event::encode(event.kind, &event.payload))
-        .collect::<Result<Vec<_>, _>>()?;
-    let kinds: Vec<i16> = stored.iter().map(|stored| stored.code).collect();
-    let payloads: Vec<_> = stored
-        .iter()
-        .map(|stored| stored.facts.as_ref().map(Json::of_map))
+        .map(|row| row.payload.as_ref().map(Json::of_map))
         .collect();
-    let branches: Vec<_> = events.iter().map(|new| new.branch.map(|id| id.0)).collect();
-    let checkpoints: Vec<_> = events
+    let branches: Vec<_> = rows.iter().map(|row| row.branch.map(|id| id.0)).collect();
+    let checkpoints: Vec<_> = rows
         .iter()
-        .map(|new| new.checkpoint.map(|id| id.0))
+        .map(|row| row.checkpoint.map(|id| id.0))
         .collect();
-    let runs: Vec<_> = stored
+    let runs: Vec<_> = rows.iter().map(|row| row.run.map(|id| id.0)).collect();
+    let messages: Vec<_> = rows
         .iter()
-        .map(|stored| stored.run.map(|id| id.0))
+        .map(|row| row.message_id.map(|id| name(id)))
         .collect();
-    let messages: Vec<_> = events
-        .iter()
-        .map(|new| new.message_id.as_deref().map(name))
-        .collect();
+    let positions: Vec<i64> = rows.iter().map(|row| row.position).collect();
     let row = client
         .query_opt(
             APPEND,
@@ -129,6 +123,7 @@ pub(super) async fn append(
                 &checkpoints,
                 &runs,
                 &messages,
+                &positions,
             ],
         )
         .await?;
@@ -140,16 +135,20 @@ pub(super) async fn append(
     }
 }
 
-const AFTER: &str = "
-SELECT e.thread_id, e.event_number, e.kind, COALESCE(e.payload || f.facts, f.facts, e.payload) AS payload, e.branch_id, e.checkpoint_id, e.run_id,
-       e.message_id, e.created_at
-  FROM events e LEFT JOIN event_facts f ON f.tree_id = e.tree_id AND f.thread_id = e.thread_id AND f.event_number = e.event_number
- WHERE e.tree_id = $1 AND e.thread_id = $2 AND e.event_number > $3 ORDER BY e.event_number LIMIT $4";
+const AFTER: &str = concat!(
+    "
+SELECT e.thread_id, e.event_number, e.kind, e.payload, f.facts, e.branch_id, e.checkpoint_id, e.run_id, e.message_id, e.created_at
+  FROM events e LEFT JOIN event_facts f ON f.tree_id = e.tree_id AND f.thread_id = e.thread_id
+   AND f.event_number = e.event_number - CASE WHEN e.kind = ",
+    event_code!(CREATED_AND_FINISHED),
+    " THEN 1 ELSE 0 END
+ WHERE e.tree_id = $1 AND e.thread_id = $2 AND e.event_number > $3 ORDER BY e.event_number LIMIT $4"
+);
 
 /// The types are those of a partial index.
 const NAMING: &str = concat!(
     "
-SELECT thread_id, event_number, kind, payload, branch_id, checkpoint_id, run_id, message_id, created_at FROM events
+SELECT thread_id, event_number, kind, payload, NULL::jsonb AS facts, branch_id, checkpoint_id, run_id, message_id, created_at FROM events
  WHERE tree_id = $1 AND branch_id = ANY($2) AND kind IN (",
     event_code!(BRANCH_CREATED),
     ", ",
@@ -167,8 +166,10 @@ pub(super) async fn events(
     after: i64,
     limit: usize,
 ) -> Result<Vec<ThreadEvent>> {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    all(db, AFTER, &[&tree.0, &thread.0, &after, &limit], event_of).await
+    let most = i64::try_from(limit).unwrap_or(i64::MAX);
+    let params: Params<'_, 4> = [&tree.0, &thread.0, &after, &most];
+    let rows = all(db, AFTER, &params, log_row).await?;
+    Ok(event::row::events_after(rows, after, limit)?)
 }
 
 /// Events that name branches from then on, or named them until then, in order.
@@ -178,26 +179,24 @@ pub(super) async fn naming_events(
     branches: &[BranchId],
 ) -> Result<Vec<ThreadEvent>> {
     let branches: Vec<_> = branches.iter().map(|id| id.0).collect();
-    all(db, NAMING, &[&tree.0, &branches], event_of).await
+    let rows = all(db, NAMING, &[&tree.0, &branches], log_row).await?;
+    Ok(event::row::events_after(rows, 0, usize::MAX)?)
 }
 
 /// Reads a row of [`AFTER`] or [`NAMING`].
-fn event_of(row: &Row) -> Result<ThreadEvent, Error> {
-    let thread = ThreadId(column(row, "thread_id")?);
-    let number = column(row, "event_number")?;
-    let (kind, payload) = event::decode(EncodedEvent {
+fn log_row(row: &Row) -> Result<LogRow, Error> {
+    let map = |name| {
+        column::<Option<JsonText>>(row, name)?
+            .map(|json| json.map())
+            .transpose()
+    };
+    Ok(LogRow {
+        thread: ThreadId(column(row, "thread_id")?),
+        number: column(row, "event_number")?,
         code: column(row, "kind")?,
         run: column::<Option<Uuid>>(row, "run_id")?.map(RunId),
-        facts: column::<Option<JsonText>>(row, "payload")?
-            .map(|json| json.map())
-            .transpose()?,
-    })?;
-    Ok(ThreadEvent {
-        id: event::id(thread, number),
-        thread,
-        number,
-        kind: Arc::from(kind),
-        payload,
+        payload: map("payload")?,
+        facts: map("facts")?,
         branch: column::<Option<Uuid>>(row, "branch_id")?.map(BranchId),
         checkpoint: column::<Option<Uuid>>(row, "checkpoint_id")?.map(CheckpointId),
         message_id: column::<Option<&str>>(row, "message_id")?.map(unname),

@@ -2,16 +2,15 @@
 
 use rusqlite::{Connection, Row, params, types::ValueRef};
 
-use super::columns::{id, id_if, json_map, map_text, one, unreadable};
+use super::columns::{id, id_if, json_map, map_text, one};
 use crate::{
     checkpoint::{Error, Result},
     id::{BranchId, ThreadId, TreeId},
     time::Timestamp,
     tree::{
-        event::{self, EncodedEvent, codes::event_code},
+        event::{self, codes::event_code, row::LogRow},
         store::rows::{NewEvent, ThreadEvent},
     },
-    value::Map,
 };
 
 /// Takes the numbers of new events.
@@ -69,18 +68,18 @@ fn insert(
          checkpoint_id, run_id, message_id, created_at) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     )?;
-    for (number, event) in (last - count(events) + 1..).zip(events) {
-        let stored = event::encode(event.kind, &event.payload)?;
+    let before = last - count(events);
+    for row in event::row::rows(events)? {
         insert.execute(params![
             tree,
             thread,
-            number,
-            stored.code,
-            stored.facts.as_ref().map(map_text),
-            event.branch,
-            event.checkpoint,
-            stored.run,
-            event.message_id,
+            before + row.position,
+            row.code,
+            row.payload.as_ref().map(map_text),
+            row.branch,
+            row.checkpoint,
+            row.run,
+            row.message_id,
             now.0,
         ])?;
     }
@@ -95,12 +94,12 @@ pub(super) fn events(
     number: i64,
     limit: usize,
 ) -> Result<Vec<ThreadEvent>> {
-    let rows = db
+    let rows: Vec<LogRow> = db
         .prepare_cached(
             "SELECT e.event_number, e.kind, e.payload, e.branch_id, e.checkpoint_id, e.run_id, \
              e.message_id, e.created_at, e.thread_id, f.facts FROM events e LEFT JOIN event_facts f \
                ON f.tree_id = e.tree_id AND f.thread_id = e.thread_id \
-              AND f.event_number = e.event_number \
+              AND f.event_number = e.event_number - (e.kind = ?5) \
              WHERE e.tree_id = ?1 AND e.thread_id = ?2 AND e.event_number > ?3 \
              ORDER BY e.event_number LIMIT ?4",
         )?
@@ -110,11 +109,12 @@ pub(super) fn events(
                 thread,
                 number,
                 i64::try_from(limit).unwrap_or(i64::MAX),
+                event_code!(CREATED_AND_FINISHED),
             ],
-            read_event,
+            log_row,
         )?
         .collect::<Result<_, _>>()?;
-    Ok(rows)
+    event::row::events_after(rows, number, limit)
 }
 
 /// The types are those of a partial index.
@@ -140,36 +140,25 @@ pub(super) fn naming_events(
     let mut found = Vec::new();
     for branch in branches {
         let params = params![tree, branch];
-        for event in select.query_map(params, read_event)? {
-            found.push(event?);
+        for row in select.query_map(params, log_row)? {
+            found.extend(row?.events()?);
         }
     }
     Ok(found)
 }
 
-fn read_event(row: &Row<'_>) -> rusqlite::Result<ThreadEvent> {
-    let (number, thread) = (row.get(0)?, id(row, 8)?);
-    // What the event was stored with, and what was recorded when rows beside it went.
-    let mut facts = None;
-    for column in [2, 9] {
-        if !matches!(row.get_ref(column)?, ValueRef::Null) {
-            facts
-                .get_or_insert_with(Map::new)
-                .extend(json_map(row, column)?);
-        }
-    }
-    let stored = EncodedEvent {
-        code: row.get(1)?,
-        facts,
-        run: id_if(row, 5)?,
+fn log_row(row: &Row<'_>) -> rusqlite::Result<LogRow> {
+    let map = |column| match row.get_ref(column)? {
+        ValueRef::Null => Ok(None),
+        _ => json_map(row, column).map(Some),
     };
-    let (kind, payload) = event::decode(stored).map_err(|why| unreadable(1, why.to_string()))?;
-    Ok(ThreadEvent {
-        id: event::id(thread, number),
-        thread,
-        number,
-        kind: kind.into(),
-        payload,
+    Ok(LogRow {
+        thread: id(row, 8)?,
+        number: row.get(0)?,
+        code: row.get(1)?,
+        run: id_if(row, 5)?,
+        payload: map(2)?,
+        facts: map(9)?,
         branch: id_if(row, 3)?,
         checkpoint: id_if(row, 4)?,
         message_id: row.get(6)?,

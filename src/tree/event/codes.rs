@@ -58,5 +58,12 @@ macro_rules! event_code {
     (RUN_FINISHED) => {
         18
     };
+    // Two events in one row.
+    (ENQUEUED_AND_STARTED) => {
+        19
+    };
+    (CREATED_AND_FINISHED) => {
+        20
+    };
 }
 pub(crate) use event_code;

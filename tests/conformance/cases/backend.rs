@@ -12,7 +12,7 @@ use backstitch::{
     id::{BranchId, CheckpointId, RunId, TaskId, ThreadId, TreeId},
     runs::{self, Created, Finish, NewRun, Run, Status},
     stream::log::Log,
-    tree::{self, Outcome},
+    tree::{self, Outcome, event},
     value::{Map, Value},
     webhooks::outbox,
 };
@@ -317,5 +317,19 @@ pub fn shape(writes: &[WriteRow]) -> Vec<(TaskId, i32, Vec<u8>)> {
     writes
         .iter()
         .map(|write| (write.task, write.idx, write.bytes.clone()))
+        .collect()
+}
+
+/// Number and type of the events of a row: two of a run that follow each other share one, with the number of the
+/// second.
+pub fn told_by(number: i64, code: i16) -> Vec<(i64, String)> {
+    let kinds = match code {
+        19 => vec!["RunEnqueued", "RunStarted"],
+        20 => vec!["CheckpointCreated", "RunFinished"],
+        code => vec![event::kind(code).unwrap()],
+    };
+    let first = number + 1 - i64::try_from(kinds.len()).unwrap();
+    (first..)
+        .zip(kinds.into_iter().map(str::to_owned))
         .collect()
 }

@@ -6,12 +6,11 @@ use async_trait::async_trait;
 use backstitch::{
     id::{CheckpointId, RunId, ThreadId, TreeId},
     storage::postgres::{Options, Store},
-    tree::event,
 };
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
-use super::backend::{Backend, Probe};
+use super::backend::{Backend, Probe, told_by};
 use test_support::invariants::Tables;
 
 pub async fn open() -> Backend {
@@ -86,7 +85,7 @@ impl Probe for Session {
             .await
             .unwrap();
         rows.iter()
-            .map(|row| (row.get(0), event::kind(row.get(1)).unwrap().to_owned()))
+            .flat_map(|row| told_by(row.get(0), row.get(1)))
             .collect()
     }
 

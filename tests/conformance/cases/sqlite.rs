@@ -6,12 +6,11 @@ use async_trait::async_trait;
 use backstitch::{
     id::{CheckpointId, RunId, ThreadId, TreeId},
     storage::sqlite::{Options, Store},
-    tree::event,
 };
 use rusqlite::Connection;
 use uuid::Uuid;
 
-use super::backend::{Backend, Probe};
+use super::backend::{Backend, Probe, told_by};
 use test_support::invariants::Tables;
 
 pub fn open() -> Backend {
@@ -92,12 +91,11 @@ impl Probe for File {
             )
             .unwrap()
             .query_map([thread.0.as_bytes()], |row| {
-                let kind = event::kind(row.get(1)?).unwrap();
-                Ok((row.get(0)?, kind.to_owned()))
+                Ok(told_by(row.get(0)?, row.get(1)?))
             })
             .unwrap()
-            .collect::<Result<_, _>>()
-            .unwrap()
+            .flat_map(Result::unwrap)
+            .collect()
     }
 
     async fn nodes(&self, tree: TreeId) -> Vec<(String, Option<i64>, i32, Option<CheckpointId>)> {

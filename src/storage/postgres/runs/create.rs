@@ -109,14 +109,12 @@ t AS (
     FROM r CROSS JOIN n WHERE x.thread_id = r.thread_id AND NOT (r.temporary AND x.metadata @> $13 AND x.config @> $14) RETURNING x.last_event_number AS n),
 ev AS (
   INSERT INTO events (tree_id, thread_id, event_number, kind, branch_id, run_id)
-  SELECT r.tree_id, r.thread_id, t.n - k.after, k.kind, r.branch_id, r.run_id
-    FROM r CROSS JOIN t JOIN (VALUES (true, 1, ",
+  SELECT r.tree_id, r.thread_id, t.n, k.kind, r.branch_id, r.run_id
+    FROM r CROSS JOIN t JOIN (VALUES (true, ",
+    event_code!(ENQUEUED_AND_STARTED),
+    "), (false, ",
     event_code!(RUN_ENQUEUED),
-    "), (true, 0, ",
-    event_code!(RUN_STARTED),
-    "), (false, 0, ",
-    event_code!(RUN_ENQUEUED),
-    ")) k(starts, after, kind) ON k.starts = (r.status = 'running')
+    ")) k(starts, kind) ON k.starts = (r.status = 'running')
    WHERE NOT r.temporary)
 SELECT b.branch_id AS active_branch_id, b.gone, b.changed, b.level, b.queued >= $19 AS is_full, b.head_checkpoint_id, b.head_depth, r.epoch AS writer_epoch,",
     run_columns!(),

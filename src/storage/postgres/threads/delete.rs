@@ -11,7 +11,7 @@ use super::{
     event_facts,
     rows::tree_of,
 };
-use crate::{checkpoint::Error, id::ThreadId};
+use crate::{checkpoint::Error, id::ThreadId, tree::event::codes::event_code};
 
 /// Lets the rest of the transaction delete events.
 const ALLOW_PURGE: &str = "SELECT set_config('backstitch.purge', 'on', true)";
@@ -105,8 +105,10 @@ sw AS (DELETE FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns 
 s AS (DELETE FROM checkpoints s WHERE s.tree_id = $1 AND s.checkpoint_ns <> '' AND s.root_checkpoint_id = ANY ($2))
 DELETE FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ANY ($2)";
 
-/// Numbers up to a fork's point are coordinates of that fork, as long as it or a fork of it lives.
-const DROP_EVENTS: &str = "
+/// Numbers up to a fork's point are coordinates of that fork, as long as it or a fork of it lives. A row of two
+/// events goes when the first one is behind that point.
+const DROP_EVENTS: &str = concat!(
+    "
 WITH RECURSIVE needed AS (
   SELECT thread_id, parent_thread_id, fork_event_number FROM threads WHERE tree_id = $1 AND deleted_at IS NULL
   UNION SELECT t.thread_id, t.parent_thread_id, t.fork_event_number FROM needed n CROSS JOIN LATERAL (
@@ -115,12 +117,23 @@ dead AS MATERIALIZED (
   SELECT t.thread_id, COALESCE(max(n.fork_event_number), 0) AS upto FROM threads t LEFT JOIN needed n ON n.parent_thread_id = t.thread_id
    WHERE t.tree_id = $1 AND CASE WHEN t.deleted_at IS NOT NULL THEN true END GROUP BY t.thread_id)
 DELETE FROM events e USING dead d WHERE e.tree_id = $1 AND e.thread_id = d.thread_id AND e.event_number > d.upto
-   AND e.thread_id = ANY (ARRAY(SELECT thread_id FROM dead))";
+   AND e.event_number > d.upto + CASE WHEN e.kind IN (",
+    event_code!(ENQUEUED_AND_STARTED),
+    ", ",
+    event_code!(CREATED_AND_FINISHED),
+    ") THEN 1 ELSE 0 END
+   AND e.thread_id = ANY (ARRAY(SELECT thread_id FROM dead))"
+);
 
-const DROP_FACTS: &str = "
+const DROP_FACTS: &str = concat!(
+    "
 DELETE FROM event_facts f WHERE f.tree_id = $1
    AND f.thread_id = ANY (ARRAY(SELECT t.thread_id FROM threads t WHERE t.tree_id = $1 AND CASE WHEN t.deleted_at IS NOT NULL THEN true END))
-   AND (SELECT 1 FROM events e WHERE e.tree_id = $1 AND e.thread_id = f.thread_id AND e.event_number = f.event_number) IS NULL";
+   AND (SELECT 1 FROM events e WHERE e.tree_id = $1 AND e.thread_id = f.thread_id AND e.event_number = f.event_number) IS NULL
+   AND (SELECT 1 FROM events e WHERE e.tree_id = $1 AND e.thread_id = f.thread_id AND e.event_number = f.event_number + 1 AND e.kind = ",
+    event_code!(CREATED_AND_FINISHED),
+    ") IS NULL"
+);
 
 /// Tombstones that are old and that nothing refers to.
 const FORGET: &str = "

@@ -17,13 +17,17 @@ WITH w AS MATERIALIZED (
        WHERE p.tree_id = $1 AND p.checkpoint_ns = '' AND p.checkpoint_id = c.parent_checkpoint_id), 0)) AS number
     FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ANY($2) GROUP BY c.thread_id)
 INSERT INTO event_facts (tree_id, thread_id, event_number, facts)
-SELECT $1, e.thread_id, e.event_number,
+SELECT $1, e.thread_id, e.event_number - CASE WHEN e.kind = ",
+    event_code!(CREATED_AND_FINISHED),
+    " THEN 1 ELSE 0 END,
        jsonb_build_object('parent_checkpoint_id', c.parent_checkpoint_id, 'message_ids', COALESCE(m.ids, '[]'), 'source', c.source, 'step', c.step)
        || CASE WHEN m.answer IS NULL THEN '{}' ELSE jsonb_build_object('ai_message_id', m.answer) END
   FROM w CROSS JOIN LATERAL (SELECT e.* FROM events e WHERE e.tree_id = $1 AND e.thread_id = w.thread_id AND e.event_number > w.number
-     AND e.kind = ",
+     AND e.kind IN (",
     event_code!(CHECKPOINT_CREATED),
-    " AND CASE WHEN e.checkpoint_id IN (SELECT unnest($2::uuid[])) THEN true END OFFSET 0) e
+    ", ",
+    event_code!(CREATED_AND_FINISHED),
+    ") AND CASE WHEN e.checkpoint_id IN (SELECT unnest($2::uuid[])) THEN true END OFFSET 0) e
  CROSS JOIN LATERAL (SELECT c.* FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = e.checkpoint_id LIMIT 1) c
  CROSS JOIN LATERAL (
    WITH RECURSIVE added AS (

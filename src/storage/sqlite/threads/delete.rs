@@ -8,6 +8,7 @@ use crate::{
     id::{CheckpointId, ThreadId, TreeId},
     storage::sqlite::columns,
     time::Timestamp,
+    tree::event::codes::event_code,
 };
 
 /// How long a tombstone without content stays, in microseconds: 30 days.
@@ -179,8 +180,8 @@ fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<()> {
     .execute(params![now.0, thread])?;
     let unreachable = ids(db, UNREACHABLE, named_params! { ":tree": tree })?;
     // Numbers up to a fork's point are coordinates of that fork, as long as it or a fork of it
-    // lives.
-    db.prepare_cached(
+    // lives. A row of two events goes when the first one is behind that point.
+    db.prepare_cached(concat!(
         "WITH RECURSIVE needed (id, parent, number) AS ( \
            SELECT thread_id, parent_thread_id, fork_event_number FROM threads \
             WHERE tree_id = ?1 AND deleted_at IS NULL \
@@ -189,15 +190,22 @@ fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<()> {
              JOIN threads t ON t.thread_id = n.parent) \
          DELETE FROM events WHERE tree_id = ?1 AND thread_id IN ( \
              SELECT thread_id FROM threads WHERE tree_id = ?1 AND deleted_at IS NOT NULL) \
-           AND event_number > (SELECT coalesce(max(n.number), 0) FROM needed n \
+           AND event_number - (kind IN (",
+        event_code!(ENQUEUED_AND_STARTED),
+        ", ",
+        event_code!(CREATED_AND_FINISHED),
+        ")) > (SELECT coalesce(max(n.number), 0) FROM needed n \
                                 WHERE n.parent = events.thread_id)",
-    )?
+    ))?
     .execute([tree])?;
-    db.prepare_cached(
+    db.prepare_cached(concat!(
         "DELETE FROM event_facts WHERE tree_id = ?1 AND NOT EXISTS (SELECT 1 FROM events e \
            WHERE e.tree_id = ?1 AND e.thread_id = event_facts.thread_id \
-             AND e.event_number = event_facts.event_number)",
-    )?
+             AND (e.event_number = event_facts.event_number \
+               OR e.event_number = event_facts.event_number + 1 AND e.kind = ",
+        event_code!(CREATED_AND_FINISHED),
+        "))",
+    ))?
     .execute([tree])?;
     event_facts::store(db, tree, &unreachable, true)?;
     remove(db, tree, &unreachable, true)?;

@@ -40,13 +40,18 @@ pub(in super::super) fn store(
             if !changing.contains(&checkpoint) {
                 continue;
             }
-            let facts = match (row.get::<_, i16>(1)?, messages) {
-                (event_code!(CHECKPOINT_CREATED), _) => of_checkpoint(db, tree, checkpoint)?,
+            let code: i16 = row.get(1)?;
+            let facts = match (code, messages) {
+                (event_code!(CHECKPOINT_CREATED) | event_code!(CREATED_AND_FINISHED), _) => {
+                    of_checkpoint(db, tree, checkpoint)?
+                }
                 (_, true) => of_response(db, tree, checkpoint, row.get(3)?)?,
                 (_, false) => None,
             };
             if let Some(facts) = facts {
-                let number: i64 = row.get(0)?;
+                // The row has the number of its last event.
+                let last: i64 = row.get(0)?;
+                let number = last - i64::from(code == event_code!(CREATED_AND_FINISHED));
                 insert.execute(params![tree, thread, number, map_text(&facts)])?;
             }
         }
@@ -60,6 +65,8 @@ const ABOUT_CHECKPOINTS: &str = concat!(
     event_code!(LLM_RESPONSE_GENERATED),
     ", ",
     event_code!(CHECKPOINT_CREATED),
+    ", ",
+    event_code!(CREATED_AND_FINISHED),
     ") AND checkpoint_id IS NOT NULL",
 );
 

@@ -143,12 +143,17 @@ pub fn what_a_thread_sees(all: &Loaded, _: bool) -> Vec<String> {
     found
 }
 
+const TWO_EVENTS: [i64; 2] = [19, 20];
+
 pub fn event_numbers(all: &Loaded, _: bool) -> Vec<String> {
     let mut found = Vec::new();
     let mut numbers: HashMap<String, Vec<i64>> = HashMap::new();
     for row in all.of("events") {
         let of_thread = numbers.entry(text(row, "thread_id")).or_default();
-        of_thread.push(number(row, "event_number"));
+        let last = number(row, "event_number");
+        // Two events of a run that follow each other share a row, with the number of the second.
+        of_thread.extend((TWO_EVENTS.contains(&number(row, "kind"))).then_some(last - 1));
+        of_thread.push(last);
     }
     for row in all.of("threads") {
         let thread = text(row, "thread_id");

@@ -94,7 +94,7 @@ const TABLES: [(&str, &[&str]); 9] = [
             "event_number",
         ],
     ),
-    ("events", &["tree_id", "thread_id", "event_number"]),
+    ("events", &["tree_id", "thread_id", "event_number", "kind"]),
     (
         "runs",
         &[

@@ -48,13 +48,11 @@ e AS (
   RETURNING t.last_event_number AS number, r.*),
 ev AS (
   INSERT INTO events (tree_id, thread_id, event_number, kind, branch_id, checkpoint_id, run_id, payload)
-  SELECT e.tree_id, e.thread_id, e.number - 1, ",
-    event_code!(CHECKPOINT_CREATED),
-    ", e.branch_id, e.head, NULL, NULL FROM e WHERE e.moved
-  UNION ALL
-  SELECT e.tree_id, e.thread_id, e.number, ",
+  SELECT e.tree_id, e.thread_id, e.number, CASE WHEN e.moved THEN ",
+    event_code!(CREATED_AND_FINISHED),
+    " ELSE ",
     event_code!(RUN_FINISHED),
-    ", e.branch_id, e.head, e.run_id, CASE WHEN e.status <> 'success' THEN jsonb_build_object('status', e.status) END FROM e)
+    " END, e.branch_id, e.head, e.run_id, CASE WHEN e.status <> 'success' THEN jsonb_build_object('status', e.status) END FROM e)
 SELECT r.n::int AS n, r.awaited FROM r"
 );
 

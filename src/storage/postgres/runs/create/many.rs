@@ -85,14 +85,12 @@ t AS (
   RETURNING x.thread_id, x.last_event_number AS number),
 ev AS (
   INSERT INTO events (tree_id, thread_id, event_number, kind, branch_id, run_id)
-  SELECT r.tree_id, r.thread_id, t.number - k.after, k.kind, r.branch_id, r.run_id
-    FROM r JOIN t ON t.thread_id = r.thread_id JOIN (VALUES (true, 1, ",
+  SELECT r.tree_id, r.thread_id, t.number, k.kind, r.branch_id, r.run_id
+    FROM r JOIN t ON t.thread_id = r.thread_id JOIN (VALUES (true, ",
+    event_code!(ENQUEUED_AND_STARTED),
+    "), (false, ",
     event_code!(RUN_ENQUEUED),
-    "), (true, 0, ",
-    event_code!(RUN_STARTED),
-    "), (false, 0, ",
-    event_code!(RUN_ENQUEUED),
-    ")) k(starts, after, kind) ON k.starts = (r.status = 'running')
+    ")) k(starts, kind) ON k.starts = (r.status = 'running')
    WHERE NOT r.temporary)
 SELECT b.n::int AS n, b.branch_id AS active_branch_id, b.gone, b.changed, b.level, b.queued >= b.most AS is_full, b.head_checkpoint_id, b.head_depth,
        r.epoch AS writer_epoch,",
