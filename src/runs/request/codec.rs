@@ -10,6 +10,8 @@ use crate::{
     value::{Map, Value},
 };
 
+mod config;
+
 /// Names that are stored as one character: their index plus one. New names go to the end.
 const NAMES: [&str; 27] = [
     "input",
@@ -43,6 +45,9 @@ const NAMES: [&str; 27] = [
 
 /// Fields whose values are the client's: they are stored unchanged.
 const OWN: [&str; 3] = ["input", "command", "context"];
+
+/// The field of the config, of which the server makes a part.
+const CONFIG: &str = "config";
 
 /// The fields that every request has, in their order, each with the value that is not stored: never change one.
 static FIELDS: LazyLock<[(&str, Option<Value>); 14]> = LazyLock::new(|| {
@@ -120,10 +125,10 @@ pub fn encode(request: &Value, columns: Columns) -> Encoded {
         if is_usual && usual == Some(value) {
             continue;
         }
-        let value = if OWN.contains(&&**name) {
-            value.clone()
-        } else {
-            shorten(value, &texts)
+        let value = match &**name {
+            own if OWN.contains(&own) => value.clone(),
+            CONFIG => config::pack(shorten(value, &texts)),
+            _ => shorten(value, &texts),
         };
         short.insert(short_name(name), value);
     }
@@ -159,10 +164,10 @@ pub fn decode(tag: &str, bytes: &[u8], columns: Columns) -> Result<Value, codec:
     }
     for (name, value) in map.iter() {
         let name = whole_name(name);
-        let value = if OWN.contains(&&*name) {
-            value.clone()
-        } else {
-            restore(value, &texts)
+        let value = match &*name {
+            own if OWN.contains(&own) => value.clone(),
+            CONFIG => restore(&config::unpack(value), &texts),
+            _ => restore(value, &texts),
         };
         whole.insert(name, value);
     }
@@ -353,6 +358,74 @@ mod tests {
         moved.insert("temporary", value!(1));
         for request in [Value::map(fewer), Value::map(moved)] {
             assert_eq!(back(&request, columns).to_json(), request.to_json());
+        }
+    }
+
+    /// A request of a client with a config of the server's own, for this user and graph.
+    fn usual_request(columns: Columns, user: Option<&str>, graph: &str) -> Value {
+        let account = user.map(|user| {
+            value!({"identity": user, "display_name": user, "is_authenticated": true, "permissions": []})
+        });
+        let user = user.unwrap_or_default();
+        let assistant = columns.assistant.to_string();
+        value!({
+            "input": {"n": 1},
+            "config": {
+                "recursion_limit": 7,
+                "configurable": {
+                    "own": 1,
+                    "langgraph_auth_user": (account.unwrap_or_default()), "langgraph_auth_user_id": user,
+                    "langgraph_auth_permissions": [], "langgraph_request_id": (RunId::mint().to_string()),
+                    "run_id": (columns.run.to_string()), "thread_id": (columns.thread.to_string()),
+                    "graph_id": graph, "assistant_id": (assistant.clone()), "user_id": user, "last": 2
+                },
+                "metadata": {"created_by": "system", "graph_id": "chat", "assistant_id": assistant, "more": 3}
+            },
+        })
+    }
+
+    #[test]
+    fn what_a_config_has_of_the_server_takes_little_room_and_comes_back() {
+        let columns = columns();
+        for user in [None, Some("ann"), Some("\u{1}")] {
+            for graph in ["chat", "\u{2}"] {
+                let request = usual_request(columns, user, graph);
+                assert_eq!(back(&request, columns).to_json(), request.to_json());
+            }
+            let mut request = usual_request(columns, user, "chat");
+            let stored = encode(&request, columns).len();
+            let config = request.make_map_mut().and_then(|map| map.get_mut("config"));
+            let configurable =
+                config.and_then(|config| config.make_map_mut()?.get_mut("configurable"));
+            let map = configurable.and_then(Value::make_map_mut).unwrap();
+            map.insert("user_id", "bob");
+            let other = encode(&request, columns).len();
+            assert!(stored + 35 < other, "{stored} and {other} bytes");
+        }
+    }
+
+    #[test]
+    fn a_config_that_differs_from_the_usual_one_in_one_field_comes_back_too() {
+        let columns = columns();
+        let usual = usual_request(columns, Some("ann"), "chat");
+        for part in ["configurable", "metadata"] {
+            let of = |request: &mut Value, change: &dyn Fn(&mut Map)| {
+                let config = request.make_map_mut().and_then(|map| map.get_mut("config"));
+                let config = config.and_then(Value::make_map_mut).unwrap();
+                change(config.get_mut(part).and_then(Value::make_map_mut).unwrap());
+            };
+            let fields = usual["config"][part].as_map().unwrap().clone();
+            for name in fields.keys() {
+                for change in [
+                    &(|map: &mut Map| drop(map.insert(name.clone(), "other"))) as &dyn Fn(&mut Map),
+                    &|map| drop(map.insert(name.clone(), Value::Null)),
+                    &|map| drop(map.remove(name)),
+                ] {
+                    let mut request = usual.clone();
+                    of(&mut request, change);
+                    assert_eq!(back(&request, columns).to_json(), request.to_json());
+                }
+            }
         }
     }
 
