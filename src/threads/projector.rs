@@ -11,7 +11,7 @@ use crate::{
     id::ThreadId,
     tree::{
         self,
-        projection::{Progress, Projection, ProjectionStep, project},
+        projection::{Progress, Projection, ProjectionStep, project, since_newest_message},
     },
 };
 
@@ -156,7 +156,8 @@ impl Service {
         let Some(last) = events.last() else {
             return Ok(true);
         };
-        let messages = self.event_messages(read.as_mut(), &thread, &events).await?;
+        let newest = since_newest_message(&events);
+        let messages = self.event_messages(read.as_mut(), &thread, newest).await?;
         let head = progress.head.as_ref();
         steps.push(ProjectionStep {
             tree: progress.tree,

@@ -20,7 +20,7 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-pub use rows::{is_text, preview, project};
+pub use rows::{is_text, preview, project, since_newest_message};
 
 /// The tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -25,6 +25,13 @@ pub fn project<'a>(
     head
 }
 
+/// The events from the last one on that adds a message, or all of them: the row shows of no other message what is
+/// in a state.
+pub fn since_newest_message(events: &[ThreadEvent]) -> &[ThreadEvent] {
+    let newest = events.iter().rposition(is_added);
+    &events[newest.unwrap_or_default()..]
+}
+
 /// Whether an event adds a message or changes the content of one.
 pub fn is_text(event: &ThreadEvent) -> bool {
     is_added(event) || &*event.kind == event::MESSAGE_EDITED

@@ -31,14 +31,21 @@ fn step(
     events: &[ThreadEvent],
     messages: &[(Arc<str>, Value)],
 ) -> Option<HeadRow> {
+    // Messages of no other events are read.
+    let needed = since_newest_message(events);
     let message = |event: &ThreadEvent| {
-        let id = event.message_id.as_ref()?;
-        messages
-            .iter()
-            .find(|(known, _)| known == id)
-            .map(|(_, m)| m)
+        needed.iter().find(|one| one.number == event.number)?;
+        message_of(event, messages)
     };
     Some(project(head, events, message))
+}
+
+fn message_of<'a>(event: &ThreadEvent, messages: &'a [(Arc<str>, Value)]) -> Option<&'a Value> {
+    let id = event.message_id.as_ref()?;
+    messages
+        .iter()
+        .find(|(known, _)| known == id)
+        .map(|(_, message)| message)
 }
 
 proptest! {
@@ -67,7 +74,9 @@ proptest! {
         for pair in cuts.windows(2).filter(|pair| pair[0] < pair[1]) {
             in_steps = step(in_steps.as_ref(), &events[pair[0]..pair[1]], &messages);
         }
-        prop_assert_eq!(at_once, in_steps);
+        prop_assert_eq!(&at_once, &in_steps);
+        let with_all = project(None, &events, |event| message_of(event, &messages));
+        prop_assert_eq!(at_once, Some(with_all));
     }
 }
 
