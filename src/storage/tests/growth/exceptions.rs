@@ -8,10 +8,7 @@ pub(super) type Exceptions = &'static [(&'static str, &'static [&'static str])];
 pub(super) const GROWS_IN_POSTGRES: Exceptions = &[
     (
         "a state is read with all its values",
-        &[
-            "postgres::checkpoints::load::BY_THREAD",
-            "postgres::checkpoints::page::PAGE",
-        ],
+        &["postgres::checkpoints::page::PAGE"],
     ),
     (
         "the ids of a path are walked from its end",
@@ -56,6 +53,7 @@ pub(super) const NOT_EXECUTED_IN_POSTGRES: Exceptions = &[
             "postgres::checkpoints::list::LIST",
             "postgres::checkpoints::list::LIST_ALL",
             "postgres::checkpoints::load::BY_BRANCH",
+            "postgres::checkpoints::load::BY_THREAD",
             "postgres::checkpoints::load::NEWEST",
             "postgres::checkpoints::load::SUBGRAPH",
             "postgres::runs::ENDED",
