@@ -41,6 +41,12 @@ tokio::task_local! {
     static NAME: Name;
 }
 
+/// Marks that the request of this task has begun without a share: it has changed something.
+#[cfg(feature = "sqlite")]
+pub fn begin() {
+    let _ = NAME.try_with(Name::begin);
+}
+
 /// Carries out one request in the name of a principal, up to the head of its response: what it takes in turn counts
 /// for that one. Without one there is nobody else to leave anything to.
 ///

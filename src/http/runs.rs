@@ -111,6 +111,7 @@ pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
         call.threads().get(target.thread).await?;
         return Err(Error::not_found());
     };
+    call.reserve_values(std::iter::once(&run.kwargs))?;
     Ok(body::json(StatusCode::OK, &Value::map(render::run(&run))))
 }
 

@@ -61,7 +61,9 @@ pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
     };
     let owner = call.principal();
     let found = call.items().get(&owner, namespace, key.to_owned(), refresh);
-    let item = found.await?.map(|item| Value::map(shown(item)));
+    let found = found.await?;
+    call.reserve_values(found.iter().map(|item| &item.value))?;
+    let item = found.map(|item| Value::map(shown(item)));
     Ok(body::json(StatusCode::OK, &item.unwrap_or_default()))
 }
 
@@ -96,7 +98,7 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
         refresh: fields.flag("refresh_ttl")?.unwrap_or(true),
     };
     let found = call.items().search(&call.principal(), query).await?;
-    call.reserve_response(found.iter().map(|item| item.value.memory() / 6).sum())?;
+    call.reserve_values(found.iter().map(|item| &item.value))?;
     let items = found.into_iter().map(|item| {
         let score = item.score.map(|score| Value::from(f64::from(score)));
         let mut map = shown(item);

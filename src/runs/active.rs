@@ -35,6 +35,8 @@ pub struct RunHandle {
     pub principal: Option<Arc<str>>,
     /// Another process created it, and whoever waits for it is there.
     pub is_foreign: bool,
+    /// How many slots it takes while it is executed: several when its request takes much memory.
+    pub slots: usize,
 }
 
 impl RunHandle {
@@ -77,11 +79,22 @@ impl PendingRun {
                 reason: Arc::default(),
                 principal,
                 is_foreign: false,
+                slots: 1,
             },
             result,
             since: None,
         }
     }
+}
+
+/// Slots that are kept for a new run.
+pub(super) struct Reserved {
+    /// Its thread.
+    pub thread: ThreadId,
+    /// On whose behalf it runs.
+    pub principal: Option<Arc<str>>,
+    /// How many there are.
+    pub slots: usize,
 }
 
 /// Runs by id: those that wait here, and those that are executed.
@@ -91,9 +104,13 @@ pub(super) struct ActiveRuns {
     /// process executes them.
     pub pending: HashMap<RunId, PendingRun>,
     /// Executed by this process.
-    pub running: HashMap<RunId, RunHandle>,
-    /// New runs for which a slot is kept until it is known whether they begin at once, and on whose behalf.
-    reserved: HashMap<RunId, (ThreadId, Option<Arc<str>>)>,
+    running: HashMap<RunId, RunHandle>,
+    /// The slots that these take.
+    used: usize,
+    /// New runs for which slots are kept until it is known whether they begin at once.
+    reserved: HashMap<RunId, Reserved>,
+    /// The slots that are kept for these.
+    kept: usize,
     /// Slots that are kept for runs being taken from the queue or from dead processes: of whom is not known yet.
     claimed: usize,
     /// Those who wait for this process to execute a run that it does not know of yet.
@@ -110,45 +127,54 @@ impl ActiveRuns {
 
     /// How many slots are taken, or kept for runs that may begin.
     pub fn taken(&self) -> usize {
-        self.running.len() + self.reserved.len() + self.claimed
+        self.used + self.kept + self.claimed
     }
 
     /// How many of them are a principal's, or may become so.
     pub fn taken_by(&self, principal: &str) -> usize {
-        let running = self.running.values().map(|run| run.principal.as_deref());
-        let reserved = self.reserved.values().map(|(_, name)| name.as_deref());
+        let running = self.running.values();
+        let running = running.map(|run| (run.principal.as_deref(), run.slots));
+        let reserved = self.reserved.values();
+        let reserved = reserved.map(|one| (one.principal.as_deref(), one.slots));
         let own = running
             .chain(reserved)
-            .filter(|name| *name == Some(principal));
-        own.count() + self.claimed
+            .filter(|(name, _)| *name == Some(principal));
+        own.map(|(_, slots)| slots).sum::<usize>() + self.claimed
     }
 
     /// How many slots each principal has, with those that are kept for its new runs.
     pub fn principals(&self) -> Vec<(Arc<str>, usize)> {
-        let running = self.running.values().map(|run| &run.principal);
-        let reserved = self.reserved.values().map(|(_, name)| name);
-        let mut slots: HashMap<Arc<str>, usize> = HashMap::new();
-        for principal in running.chain(reserved) {
-            *slots
+        let running = self.running.values();
+        let running = running.map(|run| (&run.principal, run.slots));
+        let reserved = self.reserved.values();
+        let reserved = reserved.map(|one| (&one.principal, one.slots));
+        let mut taken: HashMap<Arc<str>, usize> = HashMap::new();
+        for (principal, slots) in running.chain(reserved) {
+            *taken
                 .entry(principal.clone().unwrap_or_default())
-                .or_default() += 1;
+                .or_default() += slots;
         }
-        slots.into_iter().collect()
+        taken.into_iter().collect()
     }
 
     /// Whether a slot is kept for a new run of a thread.
     pub fn has_reserved(&self, thread: ThreadId) -> bool {
-        self.reserved.values().any(|(of, _)| *of == thread)
+        self.reserved.values().any(|one| one.thread == thread)
     }
 
-    /// Keeps a slot for a new run.
-    pub fn reserve(&mut self, run: RunId, thread: ThreadId, principal: Option<Arc<str>>) {
-        self.reserved.insert(run, (thread, principal));
+    /// Keeps slots for a new run.
+    pub fn reserve(&mut self, run: RunId, reserved: Reserved) {
+        self.kept += reserved.slots;
+        if let Some(before) = self.reserved.insert(run, reserved) {
+            self.kept -= before.slots;
+        }
     }
 
-    /// Gives back the slot of a run that does not begin at once, or that takes it now; whether one was kept.
+    /// Gives back the slots of a run that does not begin at once, or that takes them now; whether some were kept.
     pub fn release(&mut self, run: RunId) -> bool {
-        self.reserved.remove(&run).is_some()
+        let released = self.reserved.remove(&run);
+        self.kept -= released.as_ref().map_or(0, |one| one.slots);
+        released.is_some()
     }
 
     /// Keeps slots for runs that are looked for, of those that are free.
@@ -168,7 +194,32 @@ impl ActiveRuns {
             // Who has gone does not want it.
             let _ = waiter.send(handle.clone());
         }
-        self.running.insert(run, handle.clone());
+        self.used += handle.slots;
+        if let Some(before) = self.running.insert(run, handle.clone()) {
+            self.used -= before.slots;
+        }
+    }
+
+    /// Marks a run as executed here no longer.
+    pub fn end(&mut self, run: RunId) {
+        if let Some(handle) = self.running.remove(&run) {
+            self.used -= handle.slots;
+        }
+    }
+
+    /// The runs that this process executes.
+    pub fn running(&self) -> &HashMap<RunId, RunHandle> {
+        &self.running
+    }
+
+    /// How many slots they take.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Whether one of them takes more than one slot.
+    pub fn has_large(&self) -> bool {
+        self.used > self.running.len()
     }
 
     /// The run of a thread, once this process knows of it. Whoever asks before the run begins gets it also when
@@ -269,13 +320,48 @@ mod tests {
         let begun = active.awaited(ended.handle.publisher.thread(), run);
         let elsewhere = active.awaited(ThreadId::mint(), run);
         active.begin(run, &ended.handle);
-        active.running.remove(&run);
+        active.end(run);
         let result = RunResult::empty(Status::Success);
         ended.result.send_replace(Some(Arc::new(result)));
         let found = begun.await.unwrap().ended().await.unwrap();
         assert_eq!(found.status, Status::Success);
         drop(active);
         assert!(elsewhere.await.is_err(), "it is no run of that thread");
+    }
+
+    #[test]
+    fn a_run_with_a_large_request_takes_several_slots() {
+        let mut active = ActiveRuns::default();
+        let (small, large) = (RunId::mint(), RunId::mint());
+        let of = |slots| RunHandle {
+            slots,
+            principal: Some("ann".into()),
+            ..pending(RunId::mint()).handle
+        };
+        active.begin(small, &of(1));
+        assert!(!active.has_large());
+        active.begin(large, &of(5));
+        assert!(active.has_large());
+        let new = RunId::mint();
+        let reserved = Reserved {
+            thread: ThreadId::mint(),
+            principal: Some("ann".into()),
+            slots: 3,
+        };
+        active.reserve(new, reserved);
+        assert_eq!((active.taken(), active.taken_by("ann")), (9, 9));
+        assert_eq!(active.principals(), [("ann".into(), 9)]);
+        assert!(active.release(new));
+        assert!(!active.release(new));
+        active.begin(large, &of(2));
+        assert_eq!(
+            active.taken(),
+            3,
+            "an attempt after another takes the place of that one"
+        );
+        active.end(large);
+        active.end(large);
+        assert_eq!((active.taken(), active.has_large()), (1, false));
     }
 
     #[test]

@@ -70,7 +70,7 @@ impl Service {
         wait: bool,
     ) -> Result<Option<RunResult>, Error> {
         let handle = self.handle(run);
-        let is_here = self.inner.active.lock().running.contains_key(&run.run);
+        let is_here = self.inner.active.lock().running().contains_key(&run.run);
         let reason = requested(action);
         let cancelled = self.cancel_run(access, run, action, &reason);
         if !cancelled.await? {
@@ -137,7 +137,7 @@ impl Service {
             CancelAction::Interrupt => {
                 let error = Undo::reason("UserInterrupt", reason);
                 // What the run has streamed by now is stored first; a fence would cut it off.
-                let handle = self.inner.active.lock().running.get(&run).cloned();
+                let handle = self.inner.active.lock().running().get(&run).cloned();
                 let handle = handle.filter(|handle| handle.publisher.thread() == thread);
                 let is_executed = row
                     .as_ref()

@@ -240,7 +240,7 @@ impl Service {
         });
         let principal = request.requester.access.principal();
         let (registration, handle) = self.register(&publisher, principal.cloned())?;
-        if self.reserve_slot(ids.run, ids.thread, principal) {
+        if self.reserve_slot(ids.run, ids.thread, principal, &new.kwargs) {
             new.claim = Some(self.shared.worker);
         }
         Ok(PreparedRun {

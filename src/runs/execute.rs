@@ -73,6 +73,8 @@ impl Service {
             if start != Start::Created || full || waits {
                 service.wake_thread(thread);
             }
+            // It may have taken several slots, and others may have ended in the same moment.
+            service.use_free_slots();
         });
     }
 
@@ -86,10 +88,11 @@ impl Service {
 
     /// The pending run with its stream, made here if another process created the run.
     fn take_up(&self, run: &Run, slot: Slot) -> Option<PendingRun> {
+        let slots = self.slots_of(&run.kwargs);
         let mut active = self.inner.active.lock();
         active.release(run.id);
         let earlier = u64::try_from(run.attempt - 1).unwrap_or(0);
-        let pending = match active.pending.remove(&run.id) {
+        let mut pending = match active.pending.remove(&run.id) {
             Some(mut pending) => {
                 if run.attempt > 1 {
                     pending
@@ -120,6 +123,7 @@ impl Service {
             }
         };
         pending.handle.publisher.own(owner_of(slot));
+        pending.handle.slots = slots;
         active.begin(run.id, &pending.handle);
         Some(pending)
     }
@@ -176,7 +180,7 @@ impl Service {
                 Reattempt::HandedOver => {
                     // The next process continues with what is stored. Those who wait here learn
                     // that the server has stopped.
-                    self.inner.active.lock().running.remove(&run.id);
+                    self.inner.active.lock().end(run.id);
                     return;
                 }
             }
@@ -193,7 +197,7 @@ impl Service {
             // Those who wait here get the result that another attempt writes.
             {
                 let mut active = self.inner.active.lock();
-                active.running.remove(&run.id);
+                active.end(run.id);
                 let since = Some(Instant::now());
                 active
                     .pending
@@ -202,7 +206,7 @@ impl Service {
             self.end_if_final(run.thread, run.id).await;
             return;
         };
-        self.inner.active.lock().running.remove(&run.id);
+        self.inner.active.lock().end(run.id);
         self.publish_result(pending, result);
     }
 

@@ -46,10 +46,10 @@ impl Service {
         Ok(self.inner.probe.check(store).await?)
     }
 
-    /// How many runs this process executes, and how many it could.
+    /// How many slots the runs take that this process executes, and how many there are.
     pub fn occupied(&self) -> (usize, usize) {
-        let running = self.inner.active.lock().running.len();
-        (running, self.inner.options.slots)
+        let used = self.inner.active.lock().used();
+        (used, self.inner.options.slots)
     }
 
     /// The connections of this process to its database.

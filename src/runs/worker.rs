@@ -23,7 +23,7 @@ use crate::id::ThreadId;
 pub(super) use webhooks::Deliveries;
 
 /// Most runs taken from the storage at once.
-const AT_ONCE: usize = 32;
+const AT_ONCE: usize = 16;
 
 /// Where runs that waited for others may be first now.
 #[derive(Default)]

@@ -78,7 +78,8 @@ impl Service {
                 })?;
         }
         if create.supersteps.is_empty() {
-            let view = self.written_view(created).await?;
+            // One that was there has not been changed, and a new one has no head.
+            let view = self.weighed_view(created).await?;
             let confirmed = self.confirm().await;
             confirmed.map_err(|error| match error {
                 Error::NoThread(_) => Error::ThreadExists(id),
@@ -106,7 +107,7 @@ impl Service {
             .apply_supersteps(&created, create.supersteps)
             .await
         {
-            Ok(()) => self.get(id).await,
+            Ok(()) => self.written_view(self.shared.thread(id).await?).await,
             // A failure of this server is none of the updates.
             Err(
                 error @ (Error::Engine(_)

@@ -2,6 +2,8 @@
 
 mod orders;
 
+use std::time::Duration;
+
 use super::{
     Error, Result, Service,
     request::{Filter, Search, View},
@@ -17,6 +19,9 @@ use crate::{
     },
     value::{Map, contains_map},
 };
+
+/// How long the response to a change waits for memory.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Threads read at once when their values decide.
 const BATCH: usize = 100;
@@ -192,16 +197,21 @@ impl Service {
     }
 
     /// A thread as clients see it, for the response to what has changed it: it waits for the memory of a large head,
-    /// since it is not refused any more.
+    /// since it is not refused any more. Where others have the memory for long, such heads are read one by one beside
+    /// it.
     ///
     /// # Errors
     /// The storage failed.
     pub(super) async fn written_view(&self, row: Thread) -> Result<View> {
         let weighed = self.shared.weighed_head(&row, BATCH_BYTES).await?;
         let weight = weighed.as_ref().map_or(0, Weighed::weight);
-        let _memory = match &self.memory {
-            Some(memory) => memory.wait(weight).await,
-            None => None,
+        let memory = match &self.memory {
+            Some(memory) => tokio::time::timeout(PATIENCE, memory.wait(weight)).await,
+            None => Ok(None),
+        };
+        let _alone = match memory {
+            Ok(_) => None,
+            Err(_) => Some(self.beside.acquire().await),
         };
         let head = self.shown_head(&row, weighed).await?;
         Ok(view_of(row, head))

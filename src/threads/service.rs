@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use super::{Error, Result};
 use crate::{
     budget::Reservation,
-    checkpoint, fail_point,
+    checkpoint,
+    contention::shares::in_this_name,
+    fail_point,
     id::{ThreadId, TreeId},
     runs::{self, Shared, shared::memory::ReadMemory},
     tree::{
@@ -32,6 +34,8 @@ pub struct Service {
     pub(super) access: Access,
     /// What large states that it reads take; without it they take nothing.
     pub(super) memory: Option<ReadMemory>,
+    /// For what is read although there is no memory left, one at a time.
+    pub(super) beside: Arc<Semaphore>,
     /// Notified when the derived rows of all threads may have to be made anew.
     pub(super) rebuild: Arc<Notify>,
 }
@@ -44,6 +48,7 @@ impl Service {
             runs,
             access: Access::unrestricted(),
             memory: None,
+            beside: Arc::new(Semaphore::new(1)),
             rebuild: Arc::default(),
         }
     }
@@ -73,6 +78,8 @@ impl Service {
         &self,
         search: impl Future<Output = Result<T>>,
     ) -> Result<T> {
+        // It may read for long: requests that have only begun are not behind it.
+        let search = in_this_name(search);
         let found = tokio::time::timeout(self.runs.search_limit(), search).await;
         found.unwrap_or_else(|_| Err(checkpoint::Error::TookTooLong.into()))
     }
@@ -83,6 +90,20 @@ impl Service {
     /// There is not enough left.
     pub(super) fn reserve(&self, stored: u64) -> Result<Option<Reservation>> {
         let reserved = self.memory.as_ref().map(|memory| memory.reserve(stored));
+        let reserved = reserved.transpose().map_err(|_| Error::NoMemory)?;
+        Ok(reserved.flatten())
+    }
+
+    /// The same for what is read before a change, whose response shows none of it: it is free again once that was
+    /// applied.
+    ///
+    /// # Errors
+    /// There is not enough left.
+    pub(super) fn reserve_for_change(&self, weight: u64) -> Result<Option<Reservation>> {
+        let reserved = self
+            .memory
+            .as_ref()
+            .map(|memory| memory.reserve_apart(weight));
         let reserved = reserved.transpose().map_err(|_| Error::NoMemory)?;
         Ok(reserved.flatten())
     }

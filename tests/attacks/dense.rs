@@ -5,13 +5,14 @@ use test_support::client::{Client, Open};
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::Setup;
-use test_support::talk::{ok, until};
+use test_support::talk::{background, ok, slow, until};
 
 use crate::siege::{MIB, Memory, rounds};
 
 on_both_storages!(
     states_of_tiny_items_take_no_more_of_the_cache_than_others,
     states_of_tiny_items_that_are_read_at_once_are_shown_or_refused,
+    runs_with_requests_of_tiny_items_are_executed_a_few_at_a_time,
     lists_of_tiny_items_that_nobody_reads_take_what_was_reserved,
     lists_of_threads_with_metadata_of_tiny_items_take_little_memory,
 );
@@ -79,6 +80,24 @@ fn states_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Place
         until("the memory is free", || client.get(&last).status == 200);
     }
     memory.held("states of tiny items at once", 72 * MIB);
+}
+
+fn runs_with_requests_of_tiny_items_are_executed_a_few_at_a_time(place: &Place) {
+    let server = place.start(setup());
+    let client = Client::of(&server);
+    let memory = Memory::of(&server);
+    let mut run = slow(1000, 1);
+    run["input"]["tiny"] = items();
+    let one = |_| {
+        let thread = client.thread();
+        let run = background(&client, &thread, &run);
+        (thread, run)
+    };
+    let runs: Vec<_> = (0..30 * rounds()).map(one).collect();
+    for (thread, run) in &runs {
+        assert_eq!(client.end_of(thread, run), "success");
+    }
+    memory.held("runs with requests of tiny items", 120 * MIB);
 }
 
 fn lists_of_tiny_items_that_nobody_reads_take_what_was_reserved(place: &Place) {

@@ -36,7 +36,9 @@ fn failure(client: &Client, thread: &str, body: &Value) -> String {
 }
 
 fn more_tasks_than_allowed_fail_the_node_that_starts_them_at_once(place: &Place) {
-    let (_server, client) = serve(place);
+    let setup = Setup::example("faulty_server").env("BACKSTITCH_BODY_VALUES", "500000");
+    let server = place.start(setup);
+    let client = Client::of(&server);
     let thread = client.thread();
     let began = Instant::now();
     let message = failure(&client, &thread, &wide(60_000, ""));

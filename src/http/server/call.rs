@@ -29,6 +29,7 @@ use crate::{
     idempotency,
     runs::{
         self,
+        listing::IN_MEMORY,
         request::Requester,
         shared::memory::{ReadMemory, ResponseMemory},
     },
@@ -158,6 +159,15 @@ impl Call {
         reserved
             .map(drop)
             .map_err(|_| Error::unavailable("Too many responses are being made. Try again later."))
+    }
+
+    /// Reserves memory for a response that shows these values, as [`reserve_response`](Self::reserve_response).
+    ///
+    /// # Errors
+    /// 503: there is not enough left.
+    pub fn reserve_values<'a>(&self, values: impl Iterator<Item = &'a Value>) -> Result<(), Error> {
+        let memory: usize = values.map(Value::memory).sum();
+        self.reserve_response(memory / IN_MEMORY as usize)
     }
 
     pub fn idempotency(&self) -> &idempotency::Service {

@@ -86,7 +86,7 @@ impl Default for Options {
             body_limit: 4 << 20,
             edit_limit: 16 << 20,
             header_timeout: Duration::from_secs(10),
-            body_values: 100_000,
+            body_values: 200_000,
             stored_response: 1 << 20,
             body_memory: 256 << 20,
             page_bytes: 8 << 20,

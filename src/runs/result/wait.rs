@@ -86,16 +86,17 @@ impl Service {
     async fn remote_result(
         &self,
         run: Target,
-        row: Run,
+        mut row: Run,
         mut begun: oneshot::Receiver<RunHandle>,
         memory: Option<ReadMemory>,
     ) -> RunResult {
+        // It may be large, and the wait long.
+        row.kwargs = Value::Null;
         let is_past = row.status.is_final();
         let mut changes = self.shared.hints.watch(run.thread);
         self.await_end_of(&row).await;
         loop {
-            let found = self.find_run(run.thread, run.run).await;
-            let waits = match found {
+            let waits = match self.find_run(run.thread, run.run).await {
                 Ok(Some(row)) if row.status.is_final() => {
                     let result = self.result_read_in(&row, memory.as_ref()).await;
                     return RunResult {

@@ -58,6 +58,17 @@ impl ReadMemory {
         Ok(None)
     }
 
+    /// As [`reserve`](Self::reserve), but of what the response has none.
+    ///
+    /// # Errors
+    /// There is not enough left.
+    pub fn reserve_apart(&self, weight: u64) -> Result<Option<Reservation>, Refusal> {
+        let bytes = self.bytes(weight);
+        bytes
+            .map(|bytes| self.budget.reserve(&self.payer, bytes))
+            .transpose()
+    }
+
     /// As [`reserve`](Self::reserve), as soon as there is enough, for a response whose head is out.
     pub async fn wait(&self, weight: u64) -> Option<Reservation> {
         let bytes = self.bytes(weight)?;

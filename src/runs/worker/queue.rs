@@ -73,8 +73,10 @@ impl Service {
     /// The principals that execute as many runs as one may, with those that were claimed.
     fn full(&self, busy: Vec<(Arc<str>, usize)>, claimed: &[ClaimedRun]) -> HashSet<Arc<str>> {
         let mut runs: HashMap<Arc<str>, usize> = busy.into_iter().collect();
-        for principal in claimed.iter().filter_map(|one| one.run.principal.clone()) {
-            *runs.entry(principal).or_default() += 1;
+        for run in claimed.iter().map(|one| &one.run) {
+            if let Some(principal) = &run.principal {
+                *runs.entry(principal.clone()).or_default() += self.slots_of(&run.kwargs);
+            }
         }
         let most = self.most_of_one();
         runs.retain(|_, runs| *runs >= most);

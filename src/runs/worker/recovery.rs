@@ -50,7 +50,7 @@ impl Service {
             }
             let by = Recover {
                 worker: self.shared.worker,
-                busy: self.inner.active.lock().running.keys().copied().collect(),
+                busy: self.inner.active.lock().running().keys().copied().collect(),
                 limit: slots.count,
                 failed: failed.clone(),
             };
@@ -104,7 +104,7 @@ impl Service {
     pub(super) async fn cancel_lost(&self) -> Result<(), Error> {
         let running: Vec<(RunId, RunHandle)> = {
             let active = self.inner.active.lock();
-            let running = active.running.iter();
+            let running = active.running().iter();
             running
                 .map(|(run, handle)| (*run, handle.clone()))
                 .collect()

@@ -5,8 +5,18 @@ use std::sync::{Arc, atomic::Ordering};
 
 use crate::{
     id::{RunId, ThreadId},
-    runs::{Service, active::ActiveRuns},
+    runs::{
+        Service,
+        active::{ActiveRuns, Reserved},
+    },
+    value::Value,
 };
+
+/// The least memory of a request for which a run takes one more slot.
+const LEAST: usize = 16 << 10;
+
+/// Runs that are looked for at once while runs with large requests are executed.
+const FEW: usize = 4;
 
 /// Slots that are kept while runs for them are looked for; given back when this is dropped, since the runs that were
 /// found have begun then.
@@ -23,7 +33,8 @@ impl Drop for ClaimedSlots<'_> {
 }
 
 impl Service {
-    /// Keeps a slot for a new run, if it may begin at once: there is room for it, and no older ones wait for that.
+    /// Keeps the slots of a new run with this request, if it may begin at once: there is room for it, and no older ones
+    /// wait for that.
     /// [`release_slot`](Self::release_slot) must follow unless the run begins.
     ///
     /// A thread has one at a time: runs that wait for each other before they are written would keep slots in which
@@ -33,7 +44,9 @@ impl Service {
         run: RunId,
         thread: ThreadId,
         principal: Option<&Arc<str>>,
+        request: &Value,
     ) -> bool {
+        let slots = self.slots_of(request);
         let inner = &self.inner;
         if inner.contended.load(Ordering::Relaxed) {
             return false;
@@ -43,11 +56,18 @@ impl Service {
         }
         let mut active = inner.active.lock();
         let of_one = principal.map_or(0, |name| active.taken_by(name));
-        let has_room =
-            self.free(&active) > 0 && (principal.is_none() || of_one < self.most_of_one());
+        // However many it takes, one is always executed.
+        let fits = |taken: usize, most: usize| taken == 0 || taken + slots <= most;
+        let has_room = fits(active.taken(), inner.options.slots)
+            && (principal.is_none() || fits(of_one, self.most_of_one()));
         let may_begin = has_room && !active.has_reserved(thread);
         if may_begin {
-            active.reserve(run, thread, principal.cloned());
+            let reserved = Reserved {
+                thread,
+                principal: principal.cloned(),
+                slots,
+            };
+            active.reserve(run, reserved);
         }
         may_begin
     }
@@ -75,6 +95,12 @@ impl Service {
         } else {
             self.free(&active)
         };
+        // What they bring along is known only once they are here.
+        let most = if active.has_large() {
+            most.min(FEW)
+        } else {
+            most
+        };
         let count = free.min(most);
         active.claim(count);
         drop(active);
@@ -87,6 +113,15 @@ impl Service {
     fn free(&self, active: &ActiveRuns) -> usize {
         let slots = self.inner.options.slots;
         slots.saturating_sub(active.taken())
+    }
+
+    /// How many slots a run takes: its request is in memory as long as it is executed, and those of all runs
+    /// together may take half of the memory for states. None takes more than an eighth of all slots.
+    pub(in crate::runs) fn slots_of(&self, request: &Value) -> usize {
+        let options = &self.inner.options;
+        let of_slot = (options.state_memory / 2 / options.slots.max(1)).max(LEAST);
+        let most = (options.slots / 8).max(1);
+        request.memory().div_ceil(of_slot).clamp(1, most)
     }
 
     /// The most runs of one principal that are executed here: something is left for the others, who

@@ -267,19 +267,20 @@ impl Service {
             .ok_or_else(|| Error::Invalid(format!("there is no subgraph at `{ns}`")))?;
         let ns = read::stored_ns(&graph, ns);
         let parts = &self.shared.parts;
+        let query = |at, values| Query {
+            tree: slot.tree,
+            thread: thread.id,
+            ns: ns.clone(),
+            at,
+            values,
+        };
         let load = |at: At| {
             let id = match &at {
                 At::Id(id) => Some(*id),
                 _ => None,
             };
-            let query = Query {
-                tree: slot.tree,
-                thread: thread.id,
-                ns: ns.clone(),
-                at,
-                values: true,
-            };
-            load::reserved_checkpoint(&parts.saver, query, id, |weight| self.reserve(weight))
+            let reserve = |weight| self.reserve_for_change(weight);
+            load::reserved_checkpoint(&parts.saver, query(at, true), id, reserve)
         };
         let at = match start {
             Start::Checkpoint(id) => Some(id),
@@ -316,9 +317,10 @@ impl Service {
         }
         let newest = match (ns.is_empty(), at) {
             (true, _) => slot.head,
-            (false, Some(_)) => load(At::Newest)
-                .await?
-                .map(|(found, _)| found.checkpoint.id),
+            (false, Some(_)) => {
+                let newest = parts.saver.load(query(At::Newest, false)).await?;
+                newest.map(|stored| stored.row.id)
+            }
             (false, None) => None,
         };
         let root = ns.is_empty();

@@ -31,8 +31,8 @@ fn malformed_bodies_are_refused(place: &Place) {
     }
     let deep = format!(
         "{{\"assistant_id\": \"fault\", \"input\": {}{}}}",
-        "[".repeat(200_000),
-        "]".repeat(200_000)
+        "[".repeat(100_000),
+        "]".repeat(100_000)
     );
     let detail = scene.refused(deep, 422);
     assert!(detail.contains("at most 127 levels"), "{detail}");

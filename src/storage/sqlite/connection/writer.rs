@@ -15,7 +15,7 @@ use super::{
     execute, roll_back,
     transaction::{self, OpenTransaction, Opening},
 };
-use crate::checkpoint::Error;
+use crate::{checkpoint::Error, contention::shares::begin};
 
 /// Jobs that may share a transaction.
 const GROUP: usize = 128;
@@ -91,6 +91,7 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
     {
+        begin();
         let (reply, result) = oneshot::channel();
         let job = Box::new(Task {
             work: Some(work),
