@@ -1,5 +1,5 @@
 //! Permits by name: there are as many of each name, and who finds none waits in a line. Those who have begun their
-//! work go before those who have not; else first come first served.
+//! work go before those who have not, but for one in a while; else first come first served.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -8,6 +8,9 @@ use std::{
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+
+/// So many who have begun are served in a row while others wait: some of them go on for long, one turn after another.
+const IN_A_ROW: usize = 16;
 
 /// So many permits of each name.
 #[derive(Debug)]
@@ -28,6 +31,8 @@ struct State {
 #[derive(Debug, Default)]
 struct Line {
     taken: usize,
+    /// How many of those who have begun were served since one was that had not, while there was one.
+    passed: usize,
     begun: VecDeque<Waiter>,
     new: VecDeque<Waiter>,
 }
@@ -153,7 +158,7 @@ impl State {
     /// Who has a permit next that was given back; if nobody waits it is free.
     fn next(&mut self, name: &str) -> Option<Waiter> {
         let line = self.lines.get_mut(name)?;
-        let next = line.begun.pop_front().or_else(|| line.new.pop_front());
+        let next = line.next();
         if next.is_none() {
             line.taken -= 1;
             if line.taken == 0 {
@@ -170,6 +175,17 @@ impl Line {
             Priority::Begun => &mut self.begun,
             Priority::New => &mut self.new,
         }
+    }
+
+    fn next(&mut self) -> Option<Waiter> {
+        if self.passed < IN_A_ROW
+            && let Some(begun) = self.begun.pop_front()
+        {
+            self.passed += usize::from(!self.new.is_empty());
+            return Some(begun);
+        }
+        self.passed = 0;
+        self.new.pop_front().or_else(|| self.begun.pop_front())
     }
 
     fn leave(&mut self, priority: Priority, number: u64) {
@@ -218,6 +234,24 @@ mod tests {
             assert!(held.is_some(), "{at}");
             assert!(permits.try_take(&ann).is_none());
         }
+    }
+
+    #[test]
+    fn those_who_go_on_for_long_do_not_keep_new_ones_waiting_for_ever() {
+        let permits = Permits::new(1);
+        let ann: Arc<str> = "ann".into();
+        let mut held = permits.try_take(&ann);
+        let mut new = waiter(&permits, &ann, Priority::New);
+        for _ in 0..IN_A_ROW {
+            let mut begun = waiter(&permits, &ann, Priority::Begun);
+            drop(held);
+            assert!(now(&mut new).is_none());
+            held = now(&mut begun);
+            assert!(held.is_some());
+        }
+        let _begun = waiter(&permits, &ann, Priority::Begun);
+        drop(held);
+        assert!(now(&mut new).is_some());
     }
 
     #[test]

@@ -110,7 +110,7 @@ pub(super) struct ActiveRuns {
     /// New runs for which slots are kept until it is known whether they begin at once.
     reserved: HashMap<RunId, Reserved>,
     /// The slots that are kept for these.
-    kept: usize,
+    reserved_slots: usize,
     /// Slots that are kept for runs being taken from the queue or from dead processes: of whom is not known yet.
     claimed: usize,
     /// Those who wait for this process to execute a run that it does not know of yet.
@@ -127,7 +127,7 @@ impl ActiveRuns {
 
     /// How many slots are taken, or kept for runs that may begin.
     pub fn taken(&self) -> usize {
-        self.used + self.kept + self.claimed
+        self.used + self.reserved_slots + self.claimed
     }
 
     /// How many of them are a principal's, or may become so.
@@ -164,16 +164,16 @@ impl ActiveRuns {
 
     /// Keeps slots for a new run.
     pub fn reserve(&mut self, run: RunId, reserved: Reserved) {
-        self.kept += reserved.slots;
+        self.reserved_slots += reserved.slots;
         if let Some(before) = self.reserved.insert(run, reserved) {
-            self.kept -= before.slots;
+            self.reserved_slots -= before.slots;
         }
     }
 
     /// Gives back the slots of a run that does not begin at once, or that takes them now; whether some were kept.
     pub fn release(&mut self, run: RunId) -> bool {
         let released = self.reserved.remove(&run);
-        self.kept -= released.as_ref().map_or(0, |one| one.slots);
+        self.reserved_slots -= released.as_ref().map_or(0, |one| one.slots);
         released.is_some()
     }
 

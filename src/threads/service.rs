@@ -3,14 +3,12 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::{Error, Result};
 use crate::{
     budget::Reservation,
-    checkpoint,
-    contention::shares::in_this_name,
-    fail_point,
+    checkpoint, fail_point,
     id::{ThreadId, TreeId},
     runs::{self, Shared, shared::memory::ReadMemory},
     tree::{
@@ -23,6 +21,13 @@ use crate::{
 
 /// Threads whose levels are confirmed at once.
 const CONFIRMED: usize = 500;
+
+/// What the state takes that a change begins with.
+#[derive(Default)]
+pub(super) struct ChangeMemory {
+    _reservation: Option<Reservation>,
+    _beside: Option<OwnedSemaphorePermit>,
+}
 
 /// The service of threads. Cheap to clone.
 #[derive(Clone)]
@@ -78,8 +83,6 @@ impl Service {
         &self,
         search: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        // It may read for long: requests that have only begun are not behind it.
-        let search = in_this_name(search);
         let found = tokio::time::timeout(self.runs.search_limit(), search).await;
         found.unwrap_or_else(|_| Err(checkpoint::Error::TookTooLong.into()))
     }
@@ -95,17 +98,26 @@ impl Service {
     }
 
     /// The same for what is read before a change, whose response shows none of it: it is free again once that was
-    /// applied.
+    /// applied. Where nothing is left one change at a time goes on beside it, since unread responses must not keep
+    /// their client from changing anything.
     ///
     /// # Errors
-    /// There is not enough left.
-    pub(super) fn reserve_for_change(&self, weight: u64) -> Result<Option<Reservation>> {
-        let reserved = self
-            .memory
-            .as_ref()
-            .map(|memory| memory.reserve_apart(weight));
-        let reserved = reserved.transpose().map_err(|_| Error::NoMemory)?;
-        Ok(reserved.flatten())
+    /// There is not enough left, and another one goes on beside it.
+    pub(super) fn reserve_for_change(&self, weight: u64) -> Result<ChangeMemory> {
+        let Some(memory) = &self.memory else {
+            return Ok(ChangeMemory::default());
+        };
+        if let Ok(reservation) = memory.reserve_apart(weight) {
+            return Ok(ChangeMemory {
+                _reservation: reservation,
+                _beside: None,
+            });
+        }
+        let beside = self.beside.clone().try_acquire_owned();
+        Ok(ChangeMemory {
+            _reservation: None,
+            _beside: Some(beside.map_err(|_| Error::NoMemory)?),
+        })
     }
 
     /// A reader of the messages of a thread's checkpoints, whose large states take the request's memory.

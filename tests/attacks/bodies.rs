@@ -37,7 +37,7 @@ fn a_body_of_empty_lists_is_refused_before_it_is_parsed(place: &Place) {
     let path = format!("/threads/{thread}/state");
     let body = |inner: &str| format!("{{\"values\":{{\"messages\":[{}0]}}}}", inner);
     for piece in ["[],", "[0],", "{\"\":0},"] {
-        let values = if piece == "[]," { 499_000 } else { 240_000 };
+        let values = if piece == "[]," { 199_000 } else { 99_000 };
         let answer = client.post_text(&path, body(&piece.repeat(values)));
         let detail = answer.refused(400);
         assert!(detail.contains("message"), "{detail}");

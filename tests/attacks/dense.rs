@@ -97,7 +97,7 @@ fn runs_with_requests_of_tiny_items_are_executed_a_few_at_a_time(place: &Place) 
     for (thread, run) in &runs {
         assert_eq!(client.end_of(thread, run), "success");
     }
-    memory.held("runs with requests of tiny items", 120 * MIB);
+    memory.held("runs with requests of tiny items", 170 * MIB);
 }
 
 fn lists_of_tiny_items_that_nobody_reads_take_what_was_reserved(place: &Place) {
