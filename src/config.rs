@@ -107,6 +107,8 @@ pub struct Settings {
     pub slots: usize,
     /// The most runs that may wait on one branch.
     pub max_queued: usize,
+    /// Waiting runs whose streams a process retains although nobody reads them.
+    pub known_waiting: usize,
     /// Event streams and waiting responses that may be open at once.
     pub max_streams: usize,
     /// How long streams that can be resumed are retained.
@@ -258,6 +260,7 @@ impl Settings {
             search_limit: layers.required("search_limit", |text| seconds(text, 1))?,
             slots: layers.required("slots", |text| count(text, 1, 100_000))?,
             max_queued: layers.required("max_queued", |text| count(text, 1, 100_000))?,
+            known_waiting: layers.required("known_waiting", |text| count(text, 0, 1_000_000))?,
             max_streams: layers.required("max_streams", |text| count(text, 1, 1_000_000))?,
             stream_retention: layers.required("stream_retention", age)?,
             stream_log: layers.required("stream_log", |text| count(text, 1 << 20, 1 << 40))?,

@@ -52,6 +52,7 @@ pub const KEYS: &[Key] = keys! {
     search_limit "BACKSTITCH_SEARCH_LIMIT" = "30": "seconds that a search through values of states may take";
     slots "BACKSTITCH_SLOTS" = "512": "runs executed at once";
     max_queued "BACKSTITCH_MAX_QUEUED" = "100": "runs that wait on one branch";
+    known_waiting "BACKSTITCH_KNOWN_WAITING" = "10000": "waiting runs whose streams a process retains before they begin";
     max_streams "BACKSTITCH_MAX_STREAMS" = "10000": "event streams and waiting responses at once";
     stream_retention "BACKSTITCH_STREAM_RETENTION" = "24h": "how long events of resumable streams are stored";
     stream_log "BACKSTITCH_STREAM_LOG" = "268435456": "bytes of stored events of one run";

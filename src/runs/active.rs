@@ -1,7 +1,7 @@
 //! Runs this process knows of: those that wait here for a worker, and those that it executes.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -19,6 +19,9 @@ use crate::{
     stream::Publisher,
     value::Value,
 };
+
+/// Ids of runs that wait no longer and are retained at least, so that they are looked for seldom.
+const SPARE: usize = 64;
 
 /// A run that is pending or running here.
 #[derive(Clone)]
@@ -103,6 +106,10 @@ pub(super) struct ActiveRuns {
     /// Created or begun here, and not executed by this process: they wait for a worker, or another
     /// process executes them.
     pub pending: HashMap<RunId, PendingRun>,
+    /// Those of them that wait for a worker, in the order in which they began to; and some that wait no longer.
+    waiting: VecDeque<RunId>,
+    /// Runs that were left to the storage while they waited; those that were cancelled meanwhile may be among them.
+    left: usize,
     /// Executed by this process.
     running: HashMap<RunId, RunHandle>,
     /// The slots that these take.
@@ -187,6 +194,29 @@ impl ActiveRuns {
         self.claimed = self.claimed.saturating_sub(slots);
     }
 
+    /// Adds a run to those that wait for a worker.
+    pub fn add_waiting(&mut self, run: RunId) {
+        self.waiting.push_back(run);
+        if self.waiting.len() > 2 * self.pending.len() + SPARE {
+            self.waiting.retain(|run| self.pending.contains_key(run));
+        }
+    }
+
+    /// Takes one out that has waited longest, or that waits no longer.
+    pub fn oldest_waiting(&mut self) -> Option<RunId> {
+        self.waiting.pop_front()
+    }
+
+    /// Leaves a run that waits to the storage.
+    pub fn leave(&mut self, run: RunId) {
+        self.left += usize::from(self.pending.remove(&run).is_some());
+    }
+
+    /// One of the runs that were left to the storage, or one of another process, has begun.
+    pub fn found_left(&mut self) {
+        self.left = self.left.saturating_sub(1);
+    }
+
     /// Marks a run as executed here.
     pub fn begin(&mut self, run: RunId, handle: &RunHandle) {
         let key = (handle.publisher.thread(), run);
@@ -268,10 +298,10 @@ impl ActiveRuns {
             .collect()
     }
 
-    /// Whether a run that was created here waits for a slot of the thread.
-    pub fn waits_on(&self, thread: ThreadId) -> bool {
+    /// Whether a run that was created here waits for a slot of the thread, or may do so.
+    pub fn may_wait_on(&self, thread: ThreadId) -> bool {
         let mut pending = self.pending.values();
-        pending.any(|pending| pending.handle.publisher.thread() == thread)
+        self.left > 0 || pending.any(|pending| pending.handle.publisher.thread() == thread)
     }
 }
 
@@ -362,6 +392,31 @@ mod tests {
         active.end(large);
         active.end(large);
         assert_eq!((active.taken(), active.has_large()), (1, false));
+    }
+
+    #[tokio::test]
+    async fn runs_that_wait_are_known_in_order_and_those_that_went_are_forgotten() {
+        let mut active = ActiveRuns::default();
+        let runs: Vec<RunId> = (0..100).map(|_| RunId::mint()).collect();
+        for run in &runs {
+            active.pending.insert(*run, pending(*run));
+            active.add_waiting(*run);
+        }
+        for run in &runs[..98] {
+            active.pending.remove(run);
+        }
+        active.add_waiting(runs[98]);
+        assert_eq!(active.waiting, [runs[98], runs[99], runs[98]]);
+        assert_eq!(active.oldest_waiting(), Some(runs[98]));
+
+        let elsewhere = ThreadId::mint();
+        assert!(!active.may_wait_on(elsewhere));
+        active.leave(runs[99]);
+        active.leave(runs[99]);
+        assert!(active.may_wait_on(elsewhere), "it may be on any thread");
+        active.found_left();
+        assert!(!active.may_wait_on(elsewhere));
+        active.found_left();
     }
 
     #[test]

@@ -9,10 +9,9 @@ mod message_ids;
 mod metadata;
 mod placement;
 mod registration;
+mod waiting;
 
 use std::sync::Arc;
-
-use tokio::time::Instant;
 
 pub(crate) use self::registration::Registration;
 use self::{
@@ -270,9 +269,7 @@ impl Service {
         match slot {
             Some(slot) => self.execute(row.clone(), slot, Start::Created),
             None => {
-                if let Some(pending) = self.inner.active.lock().pending.get_mut(&run) {
-                    pending.since = Some(Instant::now());
-                }
+                self.begin_to_wait(run);
                 self.release_slot(run);
                 self.wake_queue(row.thread);
             }

@@ -64,7 +64,7 @@ impl Service {
             service.run_to_end(run, slot, start, pending).await;
             let (waits, taken) = {
                 let active = service.inner.active.lock();
-                (active.waits_on(thread), active.taken())
+                (active.may_wait_on(thread), active.taken())
             };
             // Until this moment there may have been no room for others.
             let full = taken + 1 >= service.most_of_one();
@@ -117,6 +117,7 @@ impl Service {
                     ..stream::Options::new(run.id, run.thread, graph)
                 });
                 self.inner.hub.replace(publisher.clone());
+                active.found_left();
                 let mut pending = PendingRun::new(publisher, run.principal.clone());
                 pending.handle.is_foreign = true;
                 pending

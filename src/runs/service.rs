@@ -41,6 +41,9 @@ pub struct Options {
     pub slots: usize,
     /// The most runs that may wait on one branch.
     pub max_queued: usize,
+    /// Waiting runs that a process knows although nobody reads them or waits for their end: some 2.4 KiB each. Of more
+    /// nothing but their rows is retained.
+    pub known_waiting: usize,
     /// How long a worker may be silent before its runs count as lost.
     pub lease: Duration,
     /// How often the queue is read without a notification.
@@ -81,6 +84,7 @@ impl Default for Options {
         Self {
             slots: 512,
             max_queued: 100,
+            known_waiting: 10_000,
             lease: Duration::from_secs(15),
             poll: Duration::from_secs(1),
             drain: Duration::from_secs(30),

@@ -157,6 +157,7 @@ fn run_options(settings: &Settings) -> runs::Options {
         search_limit: settings.search_limit,
         slots: settings.slots,
         max_queued: settings.max_queued,
+        known_waiting: settings.known_waiting,
         max_tasks: settings.max_tasks,
         run_ahead: settings.run_ahead,
         state_memory: settings.memory_budget / 3,

@@ -195,6 +195,21 @@ impl Hub {
         }
     }
 
+    /// Removes the stream of a run that has not begun, unless somebody else than the caller and `owners` shares it, such
+    /// as its readers; whether it was removed.
+    pub fn remove_unread(&self, publisher: &Arc<Publisher>, owners: usize) -> bool {
+        let mut state = self.state.lock();
+        let entry = state.runs.get(&publisher.run());
+        let is_here = entry.is_some_and(|entry| Arc::ptr_eq(&entry.publisher, publisher));
+        // Whoever begins to read gets it out of this state: the one here and the caller's are two more.
+        let is_unread = Arc::strong_count(publisher) <= owners + 2;
+        let is_removed = is_here && is_unread && !publisher.has_started();
+        if is_removed {
+            state.forget(publisher.run());
+        }
+        is_removed
+    }
+
     /// Drops finished streams beyond the retention. Adding and finishing a stream do so too, so
     /// that this matters only for a process that falls idle.
     pub fn sweep(&self) {

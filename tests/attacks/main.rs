@@ -28,3 +28,4 @@ mod shares;
 mod siege;
 mod streams;
 mod together;
+mod waiting;

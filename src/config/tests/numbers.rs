@@ -14,6 +14,7 @@ const NUMBERS: &[(&str, u64, u64)] = &[
     ("search_limit", 1, 3600),
     ("slots", 1, 100_000),
     ("max_queued", 1, 100_000),
+    ("known_waiting", 0, 1_000_000),
     ("max_streams", 1, 1_000_000),
     ("stream_log", 1 << 20, 1 << 40),
     ("stream_log_share", 16 << 20, 1 << 50),

@@ -77,3 +77,22 @@ async fn another_attempt_takes_the_place_of_a_run() {
     let first = parse(&drain(&mut new.subscribe(Since::Start, &[])).await);
     assert_eq!(first[0].2, Some(3));
 }
+
+#[tokio::test]
+async fn a_stream_that_has_not_begun_is_removed_unless_somebody_shares_it() {
+    let hub = Hub::new(Retention::default(), Memory::new(1 << 30));
+    let publisher = Publisher::new(options(&[]));
+    assert!(hub.insert(&publisher));
+    let reader = hub.get(publisher.run());
+    assert!(!hub.remove_unread(&publisher, 0), "it is read");
+    drop(reader);
+    let handle = publisher.clone();
+    assert!(!hub.remove_unread(&publisher, 0));
+    assert!(hub.remove_unread(&publisher, 1));
+    assert!(hub.get(publisher.run()).is_none());
+    assert!(!hub.remove_unread(&publisher, 1), "it is not here any more");
+    drop(handle);
+    assert!(hub.insert(&publisher));
+    publisher.start();
+    assert!(!hub.remove_unread(&publisher, 0), "it has begun");
+}
