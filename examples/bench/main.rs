@@ -147,7 +147,8 @@ impl Book {
     }
 }
 
-#[tokio::main]
+// One thread drives all clients: more would take processors from the server and the database, which share them.
+#[tokio::main(flavor = "current_thread")]
 async fn main() {
     let plan = Plan::of_environment();
     let only = std::env::var("BENCH_ONLY").unwrap_or_default();
