@@ -97,7 +97,9 @@ impl From<threads::Error> for Error {
             threads::Error::Storage(error) | threads::Error::Tree(tree::Error::Storage(error)) => {
                 Self::Storage(error)
             }
-            threads::Error::Engine(error) => Self::Engine(error),
+            threads::Error::Engine(error) | threads::Error::Tree(tree::Error::Engine(error)) => {
+                Self::Engine(error)
+            }
             other => Self::Refused(Box::new(other)),
         }
     }

@@ -5,7 +5,10 @@ use hyper::{Response, StatusCode};
 
 use super::{
     idempotency::OnlyRead,
-    server::{Body, Call, Error, body, deferred},
+    server::{
+        Body, Call, Error, body,
+        deferred::{self, Ready},
+    },
 };
 use crate::{
     contention::shares::in_this_name,
@@ -147,16 +150,16 @@ pub fn accepts(accept: Option<&str>, kind: &str) -> bool {
 
 /// The response with a message that is there later. That to a request with an idempotency key comes whole, so that it
 /// can be stored.
-pub async fn respond_later(
+pub async fn respond_later<R: Into<Ready> + Send + 'static>(
     call: &Call,
-    message: BoxFuture<'static, Value>,
+    message: BoxFuture<'static, R>,
     guard: impl Send + 'static,
 ) -> Response<Body> {
     if call.run_id.is_some() {
         // A run may take as long as it likes.
         let message = call.slot.lend(in_this_name(message)).await;
         drop(guard);
-        return body::json(StatusCode::OK, &message);
+        return body::json(StatusCode::OK, &message.into().value);
     }
     deferred::respond(
         message,

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     assistants, crons, idempotency,
-    runs::{self, Parts, Shared},
+    runs::{self, Parts, Shared, shared::memory::States},
     store, threads,
 };
 
@@ -37,7 +37,8 @@ impl Services {
         // Retained states are a part of what large states may take.
         let cache_bytes = options.state_memory / 4;
         let (patience, poll) = (options.patience, options.poll);
-        let shared = Shared::new(parts, graphs, drain.clone(), patience, cache_bytes, poll);
+        let memory = (States::new(options.state_memory), cache_bytes);
+        let shared = Shared::new(parts, graphs, drain.clone(), patience, memory, poll);
         let shared = Arc::new(shared);
         let runs = runs::Service::new(shared.clone(), options);
         Self {

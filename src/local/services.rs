@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     contention::Patience,
     graph::Compiled,
-    runs::{self, Shared},
+    runs::{self, Shared, shared::memory::States},
     threads,
 };
 
@@ -26,7 +26,7 @@ pub(super) fn threads(parts: &runs::Parts, graph: &Arc<Compiled>) -> threads::Se
         graphs,
         CancellationToken::new(),
         Patience::default(),
-        CACHE_BYTES,
+        (States::new(options.state_memory), CACHE_BYTES),
         Duration::from_secs(1),
     );
     let shared = Arc::new(shared.with_only_graph(GRAPH));

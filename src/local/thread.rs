@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::{Error, History, Parts, RunOptions, Running, Shared};
 use crate::{
-    checkpoint::{At, List, Slot, frame::Decoded},
+    checkpoint::{At, List, Query, Slot, frame::Decoded},
     engine::{self, Ended, Finished, Input, StateUpdate, StateUpdater, update::COPY},
     graph::Compiled,
     id::{CheckpointId, ThreadId},
-    runs,
+    runs, threads,
     tree::{
         self, Outcome, StateReader, ThreadState, load,
         read::{self, Rules},
@@ -98,7 +100,8 @@ impl Thread {
         };
         let ns = read::stored_ns(&graph, ns);
         let reader = self.reader(&thread);
-        Ok(reader.state(&graph, &ns, at, inside).await?)
+        let state = reader.state(&graph, &ns, at, inside).await;
+        Ok(state.map_err(threads::Error::from)?)
     }
 
     /// States, newest first.
@@ -118,7 +121,8 @@ impl Thread {
             metadata: page.metadata,
             limit: page.limit,
         };
-        Ok(self.reader(&thread).history(&self.graph, list).await?)
+        let states = self.reader(&thread).history(&self.graph, list).await;
+        Ok(states.map_err(threads::Error::from)?)
     }
 
     /// Applies an update as if `as_node` had written it (LangGraph's `update_state`): a new
@@ -210,6 +214,8 @@ impl Thread {
             saver,
             thread,
             rules: Rules::Library,
+            memory: None,
+            reserved: Mutex::default(),
         }
     }
 
@@ -230,8 +236,7 @@ impl Thread {
             (None, None, true) => return Ok(None),
             (None, _, false) => At::Newest,
         };
-        let saver = &self.parts.saver;
-        let found = load::checkpoint(saver, slot.tree, self.id, ns, at_base).await?;
+        let found = self.load(slot, ns, at_base).await?;
         match (at, found) {
             (Some(id), None) => Err(Error::NoCheckpoint(id)),
             (_, found) => Ok(found),
@@ -239,8 +244,19 @@ impl Thread {
     }
 
     async fn newest(&self, slot: Slot, ns: &Arc<str>) -> Result<Option<CheckpointId>, Error> {
-        let found = load::checkpoint(&self.parts.saver, slot.tree, self.id, ns, At::Newest).await?;
+        let found = self.load(slot, ns, At::Newest).await?;
         Ok(found.map(|found| found.checkpoint.id))
+    }
+
+    async fn load(&self, slot: Slot, ns: &Arc<str>, at: At) -> Result<Option<Decoded>, Error> {
+        let query = Query {
+            tree: slot.tree,
+            thread: self.id,
+            ns: ns.clone(),
+            at,
+            values: true,
+        };
+        Ok(load::uncounted(&self.parts.saver, query).await?)
     }
 
     async fn store_outcome(

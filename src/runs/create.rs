@@ -21,7 +21,9 @@ use self::{
 use super::{
     Created, Error, NewRun, Run, RunHandle, Service, Strategy,
     execute::{Start, context_properties},
-    request::{self, Ids, IfNotExists, Kwargs, OnCompletion, identity},
+    listing::BATCH_BYTES,
+    request::{self, Ids, IfNotExists, Kwargs, OnCompletion, Requester, identity},
+    shared::memory::ChangeMemory,
 };
 use crate::{
     assistants::{Registered, Resolved},
@@ -31,7 +33,8 @@ use crate::{
     stream::{self, FrameSource, Publisher},
     tree::{
         self, IfExists, NewThread, Outcome,
-        members::{Access, Denied, Level},
+        load::StateMemory,
+        members::{Denied, Level},
         resolve,
     },
     value::Value,
@@ -153,7 +156,8 @@ impl Service {
         let (handle, registration) = (prepared.handle, prepared.registration);
         let frames = watch.then(|| self.follow_from_start(&handle.publisher));
         let created = if placement.changes_tree() {
-            self.create_placed(prepared.new, &placement).await
+            let memory = self.change_memory(&request.requester);
+            self.create_placed(prepared.new, &placement, &memory).await
         } else {
             let created = self.shared.parts.runs.create_run(prepared.new).await;
             created.map_err(Error::from)
@@ -296,22 +300,33 @@ impl Service {
         access.check(thread, level.await?).map_err(denied_creation)
     }
 
+    /// The memory of the states that are read before a run is created.
+    fn change_memory(&self, requester: &Requester) -> ChangeMemory {
+        self.shared.states.changed_by(requester.payer.clone())
+    }
+
     /// The interrupts that are open at the head of a thread.
     ///
     /// # Errors
-    /// No such thread, or none of the client's; or the storage failed.
+    /// No such thread, or none of the client's; there is no memory for the head; or the storage failed.
     pub async fn open_interrupts(
         &self,
-        access: &Access,
+        requester: &Requester,
         thread: ThreadId,
     ) -> Result<Vec<Arc<str>>, Error> {
-        self.authorize(access, thread).await?;
+        self.authorize(&requester.access, thread).await?;
         let thread = self.shared.thread(thread).await?;
         if thread.outcome == Outcome::Idle {
             // No node waits, so that the state need not be loaded.
             return Ok(vec![]);
         }
-        let head = self.shared.head_of(&thread).await?;
+        let Some(weighed) = self.shared.weighed_head(&thread, BATCH_BYTES).await? else {
+            return Ok(vec![]);
+        };
+        let memory = self.change_memory(requester);
+        let reserved = memory.reserve(weighed.weight());
+        reserved.map_err(|_| tree::Error::no_memory())?;
+        let head = self.shared.read_head(&thread, &weighed, None).await?;
         let lists = head.interrupts.values();
         let open = lists.flat_map(|list| list.as_list().unwrap_or_default());
         let ids = open.filter_map(|interrupt| interrupt.get("id")?.as_str());
@@ -344,9 +359,7 @@ impl Service {
             return Ok(());
         };
         let thread = thread.ok_or_else(|| Error::NoInterrupt(first.clone()))?;
-        let open = self
-            .open_interrupts(&request.requester.access, thread)
-            .await?;
+        let open = self.open_interrupts(&request.requester, thread).await?;
         let gone = request.open_interrupts.iter().find(|id| !open.contains(id));
         gone.map_or(Ok(()), |id| Err(Error::NoInterrupt(id.clone())))
     }

@@ -113,8 +113,6 @@ pub(super) struct Inner {
     pub active: Mutex<ActiveRuns>,
     /// Results of nodes that declare reuse.
     pub reuse: Arc<Results>,
-    /// Memory for large states of runs, and for responses that are being made.
-    pub states: Arc<Budget>,
     /// A run may have become free to start.
     pub wake: Notify,
     /// Whether the storage can be written to.
@@ -157,7 +155,6 @@ impl Service {
         Self {
             shared,
             inner: Arc::new(Inner {
-                states: Budget::new(options.state_memory),
                 hub: Hub::new(
                     Retention {
                         bytes: options.stream_memory / 4,
@@ -202,7 +199,7 @@ impl Service {
 
     /// Memory for large states of runs, and for responses that are being made.
     pub fn memory(&self) -> &Arc<Budget> {
-        &self.inner.states
+        self.shared.states.budget()
     }
 
     /// Lets the worker read the queue: on any thread a run may have become free to start.

@@ -19,7 +19,7 @@ pub use notify::EventNotifier;
 pub(crate) use parts::Storage;
 pub use withdrawals::{AccessWatch, Withdrawals};
 
-use self::memory::ReadMemory;
+use self::memory::{ReadMemory, States};
 use self::{hints::Hints, notify::NotifyingSaver};
 use super::{Error, Store, listing::BATCH_BYTES};
 use crate::{
@@ -82,6 +82,8 @@ pub struct Shared {
     pub(crate) assistants: assistants::Service,
     /// Decoded checkpoints.
     pub(crate) cache: DecodedCheckpoints,
+    /// Memory for large states of runs, and for responses that are being made.
+    pub(crate) states: States,
     /// Who waits for events, and which threads have new ones.
     pub(crate) notifier: Arc<EventNotifier>,
     /// What processes on one storage let each other know.
@@ -100,14 +102,14 @@ pub struct Shared {
 
 impl Shared {
     /// Over `parts`, with one assistant for each of `graphs`.
-    /// Those who wait for one thread or tree do so with this patience. Decoded checkpoints of about
-    /// `cache_bytes` are retained. What other processes do is polled each `poll` where they give no hint of it.
+    /// Those who wait for one thread or tree do so with this patience. Large states take memory of
+    /// `states`; decoded checkpoints of about `cache_bytes` are retained. What other processes do is polled each `poll` where they give no hint of it.
     pub fn new(
         mut parts: Parts,
         graphs: impl IntoIterator<Item = (Arc<str>, impl Into<assistants::Source>)>,
         drain: CancellationToken,
         patience: Patience,
-        cache_bytes: usize,
+        (states, cache_bytes): (States, usize),
         poll: Duration,
     ) -> Self {
         let assistants = assistants::Service::new(
@@ -127,6 +129,7 @@ impl Shared {
             parts,
             assistants,
             cache: DecodedCheckpoints::new(cache_bytes),
+            states,
             notifier,
             hints,
             tree_locks: Lines::new(patience),
@@ -204,14 +207,6 @@ impl Shared {
         })
     }
 
-    /// What a thread shows of its head.
-    ///
-    /// # Errors
-    /// The storage failed.
-    pub(crate) async fn head_of(&self, thread: &Thread) -> Result<Head, Error> {
-        self.read_head(thread, &Weighed::Missing, None).await
-    }
-
     /// The head of a thread, read if at most `most` bytes are stored of it; `None` before its first
     /// checkpoint.
     ///
@@ -231,7 +226,7 @@ impl Shared {
     }
 
     /// What a thread shows of its head, which is read unless it was read to know its size: the one it has
-    /// now, where that one has gone. `tries` counts the graphs that cannot be made for a list.
+    /// now, where that one has gone. For a large one the caller has the memory. `tries` counts the graphs that cannot be made for a list.
     ///
     /// # Errors
     /// The storage failed.
@@ -249,10 +244,7 @@ impl Shared {
             .await?;
         let topology = registered.as_ref().map(|registered| &*registered.topology);
         let saver = &self.parts.saver;
-        Ok(match weighed {
-            Weighed::Read(rows) => head::head_of_rows(saver, thread, topology, rows).await?,
-            Weighed::Missing | Weighed::Large(_) => head::head(saver, thread, topology).await?,
-        })
+        Ok(head::head(saver, thread, topology, weighed).await?)
     }
 
     /// What a thread shows of its head, and the memory for it: a large one is read once there is enough.

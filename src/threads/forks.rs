@@ -10,7 +10,6 @@ use crate::{
     id::{CheckpointId, ThreadId, TreeId},
     tree::{
         self, Address, AddressTarget, Read, Resolved,
-        dangling::has_open_calls,
         fork::{
             self,
             points::{self, FamilyPage},
@@ -98,6 +97,7 @@ impl Service {
                 Some(base) => self.content(&parent, base).await?,
                 None => Default::default(),
             };
+            let memory = self.change_memory();
             let (mut tx, parent) = self.begin_in(parent.tree, new.source).await?;
             self.must_be_free(&mut *tx, id).await?;
             let current = match new.at.target {
@@ -142,13 +142,13 @@ impl Service {
                 made => made?,
             };
             self.shared
-                .trim_branch(&mut *tx, &made.thread, made.branch, &current.base)
+                .trim_branch(&mut *tx, &made.thread, made.branch, &current.base, &memory)
                 .await?;
             tx.commit().await?;
             return Ok(Forked {
                 thread: made.thread,
                 event_number: made.event_number,
-                dangling: has_open_calls(&content.messages),
+                dangling: content.dangling,
             });
         }
         Err(tree::Error::conflict(
@@ -172,7 +172,7 @@ impl Service {
         Ok(Forked {
             event_number,
             thread: fork,
-            dangling: has_open_calls(&content.messages),
+            dangling: content.dangling,
         })
     }
 

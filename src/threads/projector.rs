@@ -9,6 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::{Error, Result, Service};
 use crate::{
     id::ThreadId,
+    runs::shared::memory::ReadMemory,
     tree::{
         self,
         projection::{Progress, Projection, ProjectionStep, project, since_newest_message},
@@ -203,7 +204,13 @@ impl Service {
                 return Ok(false);
             }
         }
-        self.project(&[thread]).await?;
+        // The response shows nothing of what is read for the tables.
+        let memory = self.memory.as_ref().map(ReadMemory::apart);
+        let apart = Self {
+            memory,
+            ..self.clone()
+        };
+        apart.project(&[thread]).await?;
         let found = self.shared.parts.projections.progress(vec![thread]).await?;
         // A thread that is not there may be on its way.
         Ok(found.iter().any(|progress| progress.reached(Some(number))))

@@ -10,14 +10,16 @@ use super::{
 };
 use crate::{
     assistants::Tries,
+    budget::Reservation,
+    id::ThreadId,
     runs::{Listing, listing::BATCH_BYTES},
     tree::{
         Thread,
-        load::Weighed,
+        load::{StateMemory, Weighed},
         read::head::Head,
         search::{self, Listed, Room, ThreadPage},
     },
-    value::{Map, contains_map},
+    value::{Map, Value, contains_map},
 };
 
 /// How long the response to a change waits for memory.
@@ -152,6 +154,7 @@ impl Service {
                     continue;
                 };
                 let found = self.measure_head(row, true, room).await?;
+                let _memory = self.wait_for_head(&found).await;
                 let values = self.found_head(&found, &tries).await?.values;
                 if !values
                     .as_map()
@@ -211,7 +214,7 @@ impl Service {
         };
         let _alone = match memory {
             Ok(_) => None,
-            Err(_) => Some(self.beside.acquire().await),
+            Err(_) => self.shared.states.beside().await,
         };
         let head = self.shown_head(&row, weighed).await?;
         Ok(view_of(row, head))
@@ -230,10 +233,36 @@ impl Service {
     /// There is none, or the storage failed.
     pub(super) async fn weighed_view(&self, row: Thread) -> Result<View> {
         let head = self.shared.weighed_head(&row, BATCH_BYTES).await?;
-        let _memory = self.reserve(head.as_ref().map_or(0, Weighed::weight))?;
+        let weight = head.as_ref().map_or(0, Weighed::weight);
+        let _memory = match &self.memory {
+            Some(memory) => memory.obtain(weight).await.map_err(|_| Error::NoMemory)?,
+            None => None,
+        };
         let head = self.shown_head(&row, head).await?;
         self.access.record_shown(row.id);
         Ok(view_of(row, head))
+    }
+
+    /// A thread with its open interrupts and without its values, for a request that changes it.
+    ///
+    /// # Errors
+    /// No such thread, there is no memory for its head, or the storage failed.
+    pub async fn to_change(&self, id: ThreadId) -> Result<View> {
+        let row = self.row(id).await?;
+        let weighed = self.shared.weighed_head(&row, BATCH_BYTES).await?;
+        let memory = self.change_memory();
+        memory
+            .reserve(weighed.as_ref().map_or(0, Weighed::weight))
+            .map_err(|_| Error::NoMemory)?;
+        let head = self.shown_head(&row, weighed).await?;
+        self.access.record_shown(row.id);
+        Ok(view_of(
+            row,
+            Head {
+                values: Value::Null,
+                ..head
+            },
+        ))
     }
 
     /// A thread with its metadata and its config; `None` if it was deleted meanwhile.
@@ -266,6 +295,14 @@ impl Service {
             None
         };
         Ok(Found { row, head })
+    }
+
+    /// The memory of a large head that is read to be compared, as soon as there is enough.
+    async fn wait_for_head(&self, found: &Found) -> Option<Reservation> {
+        match (&self.memory, &found.head) {
+            (Some(memory), Some(Weighed::Large(weight))) => memory.wait(*weight).await,
+            _ => None,
+        }
     }
 
     async fn found_head(&self, found: &Found, tries: &Tries) -> Result<Head> {

@@ -3,31 +3,28 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 
 use super::{Error, Result};
 use crate::{
     budget::Reservation,
     checkpoint, fail_point,
     id::{ThreadId, TreeId},
-    runs::{self, Shared, shared::memory::ReadMemory},
+    runs::{
+        self, Shared,
+        shared::memory::{ChangeMemory, ReadMemory},
+    },
     tree::{
         Read, Thread, Tx,
+        load::StateMemory,
         members::{Access, Level},
-        messages::content::{MessageContents, ReserveMemory},
+        messages::content::MessageContents,
         store::rows::ThreadRow,
     },
 };
 
 /// Threads whose levels are confirmed at once.
 const CONFIRMED: usize = 500;
-
-/// What the state takes that a change begins with.
-#[derive(Default)]
-pub(super) struct ChangeMemory {
-    _reservation: Option<Reservation>,
-    _beside: Option<OwnedSemaphorePermit>,
-}
 
 /// The service of threads. Cheap to clone.
 #[derive(Clone)]
@@ -39,8 +36,6 @@ pub struct Service {
     pub(super) access: Access,
     /// What large states that it reads take; without it they take nothing.
     pub(super) memory: Option<ReadMemory>,
-    /// For what is read although there is no memory left, one at a time.
-    pub(super) beside: Arc<Semaphore>,
     /// Notified when the derived rows of all threads may have to be made anew.
     pub(super) rebuild: Arc<Notify>,
 }
@@ -53,7 +48,6 @@ impl Service {
             runs,
             access: Access::unrestricted(),
             memory: None,
-            beside: Arc::new(Semaphore::new(1)),
             rebuild: Arc::default(),
         }
     }
@@ -97,27 +91,17 @@ impl Service {
         Ok(reserved.flatten())
     }
 
-    /// The same for what is read before a change, whose response shows none of it: it is free again once that was
-    /// applied. Where nothing is left one change at a time goes on beside it, since unread responses must not keep
-    /// their client from changing anything.
-    ///
-    /// # Errors
-    /// There is not enough left, and another one goes on beside it.
-    pub(super) fn reserve_for_change(&self, weight: u64) -> Result<ChangeMemory> {
-        let Some(memory) = &self.memory else {
-            return Ok(ChangeMemory::default());
-        };
-        if let Ok(reservation) = memory.reserve_apart(weight) {
-            return Ok(ChangeMemory {
-                _reservation: reservation,
-                _beside: None,
-            });
-        }
-        let beside = self.beside.clone().try_acquire_owned();
-        Ok(ChangeMemory {
-            _reservation: None,
-            _beside: Some(beside.map_err(|_| Error::NoMemory)?),
-        })
+    /// What large states take that are read for the response.
+    pub(super) fn state_memory(&self) -> Option<&dyn StateMemory> {
+        let memory = self.memory.as_ref();
+        memory.map(|memory| memory as &dyn StateMemory)
+    }
+
+    /// The memory of the states that a change reads, to be held until it is written.
+    pub(super) fn change_memory(&self) -> ChangeMemory {
+        let payer = self.memory.as_ref().map(ReadMemory::payer);
+        let memory = payer.map(|payer| self.shared.states.changed_by(payer.clone()));
+        memory.unwrap_or_default()
     }
 
     /// A reader of the messages of a thread's checkpoints, whose large states take the request's memory.
@@ -132,14 +116,8 @@ impl Service {
         thread: &ThreadRow,
         channel: Arc<str>,
     ) -> MessageContents<'_> {
-        let memory = self.memory.as_ref();
-        MessageContents {
-            reserve: memory.map(|memory| {
-                let reserve = |stored| memory.reserve(stored);
-                Box::new(reserve) as ReserveMemory<'_>
-            }),
-            ..self.shared.conversation_in(thread, channel)
-        }
+        let memory = self.state_memory();
+        self.shared.conversation_in(thread, channel, memory)
     }
 
     /// Checks that the client still has a level on all threads of which its response shows what was

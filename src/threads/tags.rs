@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Result, Service};
 use crate::{
     id::{BranchId, ThreadId},
+    runs::shared::memory::ChangeMemory,
     tree::{
         self, Address, Base, Outcome, Tx, resolve,
         store::rows::{Tag, ThreadRow},
@@ -24,9 +25,10 @@ impl Service {
         name: Arc<str>,
         address: &Address,
     ) -> Result<tag::TagChange> {
+        let memory = self.change_memory();
         let (mut tx, thread) = self.begin(id).await?;
         let mut resolved = tree::resolve(&mut *tx, &thread, address).await?;
-        self.write_trimmed_checkpoint(&mut *tx, &thread, &mut resolved.base)
+        self.write_trimmed_checkpoint(&mut *tx, &thread, &mut resolved.base, &memory)
             .await?;
         let set = tag::set(&mut *tx, &thread, name, &resolved).await?;
         tx.commit().await?;
@@ -41,6 +43,7 @@ impl Service {
         tx: &mut dyn Tx,
         thread: &ThreadRow,
         base: &mut Base,
+        memory: &ChangeMemory,
     ) -> Result<()> {
         let Base::Trim { of, .. } = base else {
             return Ok(());
@@ -61,7 +64,7 @@ impl Service {
         if let Some(branch) = tx.branch(thread.tree, id).await? {
             let head = self
                 .shared
-                .trim_branch(tx, thread, branch, base)
+                .trim_branch(tx, thread, branch, base, memory)
                 .await?
                 .head;
             tx.delete_branch(thread.tree, id).await?;

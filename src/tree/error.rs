@@ -62,6 +62,12 @@ impl Error {
         Self::refused(ErrorKind::Missing, code, detail)
     }
 
+    /// 503: a state is large, and others have the memory for it now.
+    pub fn no_memory() -> Self {
+        let detail = "Too many large states are being read. Try again later.";
+        Self::refused(ErrorKind::NoMemory, "no_memory", detail)
+    }
+
     /// 409 with a code.
     pub fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
         Self::refused(ErrorKind::Conflict, code, detail)

@@ -2,12 +2,14 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use super::error;
 use crate::{
+    budget::{Refusal, Reservation},
     checkpoint::{
-        At, Error, Page, PageScope, Query, Saver, StoredRows,
+        Error, Page, PageScope, Query, Saver, StoredRows,
         frame::{self, Chains, Decoded},
     },
-    id::{BranchId, CheckpointId, TaskId, ThreadId, TreeId},
+    id::{BranchId, CheckpointId, TaskId, TreeId},
 };
 
 /// The branch whose pending writes count at a base checkpoint: `branch` if it has any there, else
@@ -46,44 +48,31 @@ pub fn keep_first_writes(base: &mut Decoded) {
     base.retain_writes(|branch, write| first.get(&(write.task, write.idx.min(0))) == Some(&branch));
 }
 
-/// Loads one checkpoint with the values that its pending writes refer to.
+/// Where the memory of large states comes from.
+pub trait StateMemory: Send + Sync {
+    /// Takes the memory of a state that weighs so much, before it is decoded; small ones take none. `None`
+    /// also when the reservation is held elsewhere.
+    ///
+    /// # Errors
+    /// There is not enough left.
+    fn reserve(&self, weight: u64) -> Result<Option<Reservation>, Refusal>;
+}
+
+/// Loads one checkpoint with the values that its pending writes refer to, however large it is: for a program
+/// that works on its own threads.
 ///
 /// # Errors
 /// The storage failed, or a row cannot be read.
-pub async fn checkpoint(
-    saver: &Arc<dyn Saver>,
-    tree: TreeId,
-    thread: ThreadId,
-    ns: &Arc<str>,
-    at: At,
-) -> Result<Option<Decoded>, Error> {
-    match unresolved_checkpoint(saver, tree, thread, ns, at).await? {
-        Some(decoded) => resolve_references(saver, tree, ns, decoded).await.map(Some),
-        None => Ok(None),
-    }
-}
-
-/// Loads one checkpoint without the values that its pending writes refer to. A page of them is
-/// completed at once by [`resolve_references_of_page`].
-///
-/// # Errors
-/// As [`checkpoint`].
-pub async fn unresolved_checkpoint(
-    saver: &Arc<dyn Saver>,
-    tree: TreeId,
-    thread: ThreadId,
-    ns: &Arc<str>,
-    at: At,
-) -> Result<Option<Decoded>, Error> {
-    let query = Query {
-        tree,
-        thread,
-        ns: ns.clone(),
-        at,
-        values: true,
+pub async fn uncounted(saver: &Arc<dyn Saver>, query: Query) -> Result<Option<Decoded>, Error> {
+    let (tree, ns) = (query.tree, query.ns.clone());
+    let Some(stored) = saver.load(query).await? else {
+        return Ok(None);
     };
-    let stored = saver.load(query).await?;
-    stored.map(|stored| frame::decode(&stored)).transpose()
+    let decoded = frame::decode(&stored)?;
+    drop(stored);
+    resolve_references(saver, tree, &ns, decoded)
+        .await
+        .map(Some)
 }
 
 /// What a state weighs at most that is read at once.
@@ -149,12 +138,52 @@ pub fn decode_first(rows: &StoredRows) -> Result<Option<Decoded>, Error> {
     frame::decode_row(row, writes, &Chains::new(&rows.blobs)).map(Some)
 }
 
+/// The checkpoint of a query that was weighed. For a large one the caller has the memory.
+///
+/// # Errors
+/// As [`uncounted`].
+pub async fn of_weighed(
+    saver: &Arc<dyn Saver>,
+    query: Query,
+    weighed: &Weighed,
+) -> Result<Option<Decoded>, Error> {
+    match weighed {
+        Weighed::Read(rows) => match decode_first(rows)? {
+            Some(decoded) => resolve_references(saver, query.tree, &query.ns, decoded)
+                .await
+                .map(Some),
+            None => Ok(None),
+        },
+        // One that has gone meanwhile is looked for by its address.
+        Weighed::Missing | Weighed::Large(_) => uncounted(saver, query).await,
+    }
+}
+
+/// Loads one checkpoint, a large one in `memory`; without that it takes none. See [`reserved_checkpoint`].
+///
+/// # Errors
+/// As [`uncounted`]; 503: there is not enough left.
+pub async fn checkpoint_in(
+    saver: &Arc<dyn Saver>,
+    query: Query,
+    id: Option<CheckpointId>,
+    memory: Option<&dyn StateMemory>,
+) -> error::Result<Option<(Decoded, Option<Reservation>)>> {
+    let reserve = |weight| {
+        let reserved = memory.map(|memory| memory.reserve(weight)).transpose();
+        let reserved = reserved.map_err(|_| error::Error::no_memory())?;
+        Ok::<_, error::Error>(reserved.flatten())
+    };
+    let loaded = reserved_checkpoint(saver, query, id, reserve).await?;
+    Ok(loaded.map(|(decoded, memory)| (decoded, memory.flatten())))
+}
+
 /// Loads one checkpoint, a large one after `reserve` has allowed it: that is called with what
 /// it weighs, before they are read where `id` is known to be the checkpoint, else before they are
 /// decoded.
 ///
 /// # Errors
-/// As [`checkpoint`], or that of `reserve`.
+/// As [`uncounted`], or that of `reserve`.
 pub async fn reserved_checkpoint<M, E: From<Error>>(
     saver: &Arc<dyn Saver>,
     query: Query,

@@ -6,11 +6,17 @@ pub mod head;
 use std::{collections::HashMap, sync::Arc};
 
 use futures::{FutureExt, future::BoxFuture};
+use parking_lot::Mutex;
 
-use super::{load, store::Thread};
+use super::{
+    error::Result,
+    load::{self, StateMemory},
+    store::Thread,
+};
 use crate::{
+    budget::Reservation,
     checkpoint::{
-        At, List, Pending, Saver,
+        At, List, Pending, Query, Saver,
         frame::{self, Decoded},
     },
     engine::{
@@ -59,6 +65,10 @@ pub struct StateReader<'a> {
     pub thread: &'a Thread,
     /// Which rules count.
     pub rules: Rules,
+    /// What large states take that are read; without it they take nothing.
+    pub memory: Option<&'a dyn StateMemory>,
+    /// What they have taken of it, until the reader is dropped.
+    pub reserved: Mutex<Vec<Reservation>>,
 }
 
 impl StateReader<'_> {
@@ -66,14 +76,14 @@ impl StateReader<'_> {
     /// that namespace.
     ///
     /// # Errors
-    /// Stored values do not fit the graph, or the storage failed.
+    /// Stored values do not fit the graph, there is no memory for them, or the storage failed.
     pub async fn state(
         &self,
         graph: &Arc<Compiled>,
         ns: &Arc<str>,
         at: Option<CheckpointId>,
         with_subgraphs: bool,
-    ) -> Result<Option<ThreadState>, engine::Error> {
+    ) -> Result<Option<ThreadState>> {
         let position = match (at, ns.is_empty()) {
             (Some(id), _) => At::Id(id),
             (None, true) => At::ActiveHead,
@@ -96,12 +106,8 @@ impl StateReader<'_> {
     /// The states that `list` selects, newest first, except those whose graph is not part of `root`.
     ///
     /// # Errors
-    /// Stored values do not fit the graph, or the storage failed.
-    pub async fn history(
-        &self,
-        root: &Arc<Compiled>,
-        list: List,
-    ) -> Result<Vec<ThreadState>, engine::Error> {
+    /// Stored values do not fit the graph, there is no memory for them, or the storage failed.
+    pub async fn history(&self, root: &Arc<Compiled>, list: List) -> Result<Vec<ThreadState>> {
         let rows = self.saver.list(list).await?;
         let mut states = Vec::with_capacity(rows.len());
         for stored in &rows {
@@ -123,9 +129,22 @@ impl StateReader<'_> {
         Ok(states)
     }
 
-    async fn load(&self, ns: &Arc<str>, at: At) -> Result<Option<Decoded>, engine::Error> {
-        let (tree, thread) = (self.thread.tree, self.thread.id);
-        Ok(load::checkpoint(self.saver, tree, thread, ns, at).await?)
+    async fn load(&self, ns: &Arc<str>, at: At) -> Result<Option<Decoded>> {
+        let id = match at {
+            At::Id(id) => Some(id),
+            _ => None,
+        };
+        let query = Query {
+            tree: self.thread.tree,
+            thread: self.thread.id,
+            ns: ns.clone(),
+            at,
+            values: true,
+        };
+        let found = load::checkpoint_in(self.saver, query, id, self.memory).await?;
+        let (decoded, reserved) = found.unzip();
+        self.reserved.lock().extend(reserved.flatten());
+        Ok(decoded)
     }
 
     /// Where the states inside the tasks of a checkpoint are, as they belong to a branch.
@@ -154,7 +173,7 @@ impl StateReader<'_> {
         decoded: Decoded,
         live: bool,
         inside: Option<&Inside>,
-    ) -> Result<ThreadState, engine::Error> {
+    ) -> Result<ThreadState> {
         let snapshot = match self.rules {
             Rules::Library => exact(topology, ns, &decoded, live)?,
             Rules::Server => snapshot(topology, ns, &decoded, live)?,
@@ -181,7 +200,7 @@ impl StateReader<'_> {
         graph: &'b Compiled,
         of: &'b Snapshot,
         inside: &'b Inside,
-    ) -> BoxFuture<'b, Result<HashMap<Arc<str>, ThreadState>, engine::Error>> {
+    ) -> BoxFuture<'b, Result<HashMap<Arc<str>, ThreadState>>> {
         async move {
             let mut states = HashMap::new();
             for (ns, child) in graphs_inside(graph, of) {

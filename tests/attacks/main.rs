@@ -22,6 +22,7 @@ mod pages;
 mod pools;
 mod queues;
 mod readers;
+mod reads;
 mod requests;
 mod resets;
 mod shares;

@@ -1,5 +1,7 @@
 //! Webhooks: every end of a run reaches its receiver, however often it fails or the server dies.
 
+mod memory;
+
 use crate::receiver::{Received, Receiver, Reply};
 use serde_json::{Value, json};
 use test_support::client::Client;

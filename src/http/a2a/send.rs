@@ -19,7 +19,7 @@ use crate::{
     http::{
         json_rpc::{self, Failure, Request},
         runs::of_call,
-        server::{Body, Call, Error, body, sse, withdrawal::until_withdrawn},
+        server::{Body, Call, Error, body, deferred::Ready, sse, withdrawal::until_withdrawn},
     },
     id::{RunId, ThreadId},
     runs::{
@@ -62,10 +62,13 @@ pub async fn send(call: &Call, tasks: Tasks, request: Request) -> Result<Respons
         };
         match task {
             Ok(task) => {
-                let task = tasks.show(&task, incoming.history);
-                json_rpc::result(&id, generation.task_or_message(task))
+                let shown = tasks.show(&task, incoming.history);
+                Ready {
+                    value: json_rpc::result(&id, generation.task_or_message(shown)),
+                    memory: task.memory,
+                }
             }
-            Err(failure) => failure.into_message(&id),
+            Err(failure) => failure.into_message(&id).into(),
         }
     };
     let watch = call.runs().watch_access(&call.access, key.thread);
@@ -124,7 +127,7 @@ async fn begin(
         }
     }
     let view = match context {
-        Some(thread) => match call.threads().get(thread).await {
+        Some(thread) => match call.threads().to_change(thread).await {
             Ok(view) => Some(view),
             Err(threads::Error::NoThread(_)) => None,
             Err(error) => return Err(Error::from(error).into()),
@@ -132,9 +135,11 @@ async fn begin(
         None => None,
     };
     if let Some(key) = named {
-        let task = tasks.load(key).await?;
-        let task = task.ok_or_else(|| missing(&key.to_string()))?;
-        takes_message(task.status.state)?;
+        let state = match &view {
+            Some(view) => tasks.state_of(key, view).await?,
+            None => None,
+        };
+        takes_message(state.ok_or_else(|| missing(&key.to_string()))?)?;
     }
     let mut run = Run {
         if_not_exists: IfNotExists::Create,
@@ -273,5 +278,6 @@ fn submitted(key: Key, incoming: &Incoming) -> Task {
             id: incoming.id.clone(),
             task: Some(key.to_string().into()),
         }],
+        memory: None,
     }
 }

@@ -21,9 +21,13 @@ use crate::{
         json_rpc::Failure,
         server::{Call, Error},
     },
-    id::{RunId, ThreadId},
-    runs::{self, Run, request::Target},
-    threads,
+    id::{CheckpointId, RunId, ThreadId},
+    runs::{
+        self, Run,
+        request::Target,
+        shared::memory::{ReadMemory, ReadingMemory},
+    },
+    threads::{self, request::View},
     tree::members::Access,
     value::{Map, Value},
 };
@@ -109,6 +113,8 @@ pub struct Task {
     pub status: Status,
     pub artifacts: Vec<Artifact>,
     pub history: Vec<Message>,
+    /// What was reserved for the state that it is made of.
+    pub memory: Option<ReadingMemory>,
 }
 
 /// The runs of a task.
@@ -129,6 +135,8 @@ pub struct Tasks {
     runs: runs::Service,
     threads: threads::Service,
     access: Access,
+    /// The memory of large states that are read for the response.
+    memory: ReadMemory,
 }
 
 impl Tasks {
@@ -140,6 +148,7 @@ impl Tasks {
             runs: call.runs().clone(),
             threads: call.threads(),
             access: call.access.clone(),
+            memory: call.read_memory(),
         }
     }
 
@@ -229,20 +238,20 @@ impl Tasks {
             return Ok(None);
         };
         let last = &runs.last;
-        let view = self.threads.get(key.thread).await?;
-        // Interrupts are those of the head, and the task's while the head is what it left.
-        let open = if view.row.head == last.last_checkpoint {
-            interrupts(&view.interrupts)
-        } else {
-            vec![]
-        };
-        let values = match last.last_checkpoint {
-            Some(at) => self.runs.values_at(last, at).await?,
-            None => view.values,
-        };
+        let mut view = self.threads.get(key.thread).await?;
+        let open = open_of(&view, last);
+        // The states are read one after the other: nothing stays in memory of those before.
+        let head = std::mem::take(&mut view.values);
         let before = match runs.first.base {
-            Some(base) => self.runs.values_at(&runs.first, base).await?,
-            None => Value::Null,
+            Some(base) => self.messages_at(&runs.first, base).await?,
+            None => HashSet::new(),
+        };
+        let (values, memory) = match last.last_checkpoint {
+            Some(at) => {
+                drop(head);
+                self.runs.values_at(last, at, &self.memory).await?
+            }
+            None => (head, None),
         };
         let history = self.history(key, &values, &before);
         Ok(Some(Task {
@@ -250,7 +259,30 @@ impl Tasks {
             status: self.status(key, last, &open),
             artifacts: self.artifacts(last, &open, &values, &history),
             history,
+            memory: memory.map(Into::into),
         }))
+    }
+
+    /// The state of a task, where its context is known; `None` without such a task that the client may see.
+    pub async fn state_of(&self, key: Key, view: &View) -> Result<Option<State>, Error> {
+        let runs = self.runs_of(key).await?;
+        Ok(runs.map(|runs| {
+            let open = open_of(view, &runs.last);
+            self.status(key, &runs.last, &open).state
+        }))
+    }
+
+    /// The ids of the messages at a checkpoint of a run's branch.
+    async fn messages_at(&self, run: &Run, at: CheckpointId) -> Result<HashSet<Arc<str>>, Error> {
+        let (values, _memory) = self.runs.values_at(run, at, &self.memory).await?;
+        Ok(self.messages(&values).iter().filter_map(id_of).collect())
+    }
+
+    /// The messages in some values.
+    fn messages<'a>(&self, values: &'a Value) -> &'a [Value] {
+        let channel = self.agent.registered.graph.message_channel();
+        let list = channel.and_then(|channel| values.get(channel)?.as_list());
+        list.unwrap_or_default()
     }
 
     /// The tasks of a context, newest first, without their histories and artifacts.
@@ -287,16 +319,12 @@ impl Tasks {
                 thread,
                 run: first.id,
             };
-            let open = if view.row.head == last.last_checkpoint {
-                interrupts(&view.interrupts)
-            } else {
-                vec![]
-            };
             tasks.push(Task {
                 key,
-                status: self.status(key, last, &open),
+                status: self.status(key, last, &open_of(&view, last)),
                 artifacts: vec![],
                 history: vec![],
+                memory: None,
             });
         }
         tasks.reverse();
@@ -367,25 +395,10 @@ impl Tasks {
     }
 
     /// The messages of users and agents in some values. Those that were there `before` are none of the task's.
-    fn history(&self, key: Key, values: &Value, before: &Value) -> Vec<Message> {
-        let Some(channel) = self.agent.registered.graph.message_channel() else {
-            return vec![];
-        };
-        let list = |values: &Value| {
-            let list = values.get(channel).and_then(Value::as_list);
-            list.unwrap_or_default().to_vec()
-        };
-        let id = |message: &Value| {
-            message
-                .get("id")
-                .and_then(Value::as_str)
-                .map(Arc::<str>::from)
-        };
-        let before = list(before);
-        let before: HashSet<_> = before.iter().filter_map(id).collect();
+    fn history(&self, key: Key, values: &Value, before: &HashSet<Arc<str>>) -> Vec<Message> {
         let task: Arc<str> = key.to_string().into();
-        let messages = list(values).into_iter().filter_map(|message| {
-            let id = id(&message)?;
+        let messages = self.messages(values).iter().filter_map(|message| {
+            let id = id_of(message)?;
             let is_users = match message.get("type").and_then(Value::as_str)? {
                 "human" => true,
                 "ai" => false,
@@ -429,6 +442,21 @@ impl Tasks {
 pub fn interrupts(by_task: &Map) -> Vec<Interrupt> {
     let lists = by_task.values().filter_map(Value::as_list);
     lists.flatten().filter_map(Interrupt::from_value).collect()
+}
+
+/// The open interrupts of a task. Those of a context are those of its head, and the task's while the head is what
+/// it left.
+fn open_of(view: &View, last: &Run) -> Vec<Interrupt> {
+    if view.row.head == last.last_checkpoint {
+        interrupts(&view.interrupts)
+    } else {
+        vec![]
+    }
+}
+
+/// The id of a message in stored form.
+fn id_of(message: &Value) -> Option<Arc<str>> {
+    message.get("id").and_then(Value::as_str).map(Arc::from)
 }
 
 fn shown(interrupt: &Interrupt) -> Part {

@@ -139,7 +139,7 @@ impl Starter {
     async fn open_interrupts(&self) -> Result<Vec<Arc<str>>, Fault> {
         let open = self
             .runs
-            .open_interrupts(&self.requester.access, self.thread)
+            .open_interrupts(&self.requester, self.thread)
             .await;
         match open {
             Err(runs::Error::NoThread(_)) => Ok(vec![]),

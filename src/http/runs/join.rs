@@ -97,7 +97,10 @@ async fn begin_wait(mut call: Call, thread: Option<ThreadId>) -> Result<Response
     };
     let runs = call.runs().clone();
     let result = async move { runs.result(run, new.row.temporary, new.handle).await };
-    let result = result.map(|result| Ready::from(result.to_value()));
+    let result = result.map(|result| Ready {
+        value: result.to_value(),
+        memory: result.memory,
+    });
     let leave = on_disconnect(&call, run, cancels);
     let heartbeat = call.shared.options.heartbeat;
     let watch = call.runs().watch_access(&call.access, run.thread);

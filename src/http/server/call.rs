@@ -34,7 +34,7 @@ use crate::{
         shared::memory::{ReadMemory, ResponseMemory},
     },
     store, threads,
-    tree::members::Access,
+    tree::{load::StateMemory, members::Access},
     value::{Map, Value},
 };
 
@@ -191,6 +191,7 @@ impl Call {
         Requester {
             request_id: self.id.clone(),
             principal: self.principal(),
+            payer: self.payer.clone(),
             user: self.viewer(),
             access: self.access.clone(),
         }

@@ -5,6 +5,7 @@ use crate::{
     runs::{
         Created, Error, NewRun, Service,
         request::{self, IfNotExists},
+        shared::memory::ChangeMemory,
     },
     tree::{
         self, Address, AddressTarget, Base, branch,
@@ -130,11 +131,12 @@ impl Service {
         })
     }
 
-    /// Creates a run together with the change of the tree that it needs.
+    /// Creates a run together with the change of the tree that it needs; the state at the place takes `memory`.
     pub(super) async fn create_placed(
         &self,
         mut new: NewRun,
         placement: &RunPlacement,
+        memory: &ChangeMemory,
     ) -> Result<Created, Error> {
         let mut reader = self.shared.parts.tree.reader().await?;
         let tree = resolve::thread(&mut *reader, new.thread).await?.tree;
@@ -158,7 +160,7 @@ impl Service {
             let made = branch::create(&mut *tx, &thread, made).await?;
             let made = self
                 .shared
-                .trim_branch(&mut *tx, &thread, made.branch, base)
+                .trim_branch(&mut *tx, &thread, made.branch, base, memory)
                 .await?;
             new.branch = Some(made.id);
         }

@@ -48,7 +48,7 @@ impl Service {
         let mut base = match address.or(slot.head) {
             Some(id) => {
                 let room = Room {
-                    budget: &self.inner.states,
+                    budget: self.shared.states.budget(),
                     payer: identity::principal(&kwargs.config),
                     cancel: &handle.cancel,
                 };

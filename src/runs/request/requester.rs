@@ -17,6 +17,8 @@ pub struct Requester {
     pub request_id: Arc<str>,
     /// The principal of the request; the owner of a thread that it creates.
     pub principal: Arc<str>,
+    /// Whose share of the memory for states the request takes.
+    pub payer: Arc<str>,
     /// Who authenticated for the request; `None` where nobody does. Nodes see it.
     pub user: Option<Arc<str>>,
     /// On whose behalf the run executes; that client must be a writer of the thread.
@@ -34,6 +36,7 @@ impl Requester {
             },
             request_id,
             principal: cron.owner.clone(),
+            payer: cron.owner.clone(),
             user: cron.principal.clone(),
         }
     }
@@ -44,6 +47,7 @@ impl Requester {
         Self {
             request_id: "".into(),
             principal: crate::tree::members::LOCAL_PRINCIPAL.into(),
+            payer: crate::tree::members::LOCAL_PRINCIPAL.into(),
             user: None,
             access: Access::unrestricted(),
         }

@@ -13,7 +13,11 @@ use crate::{
         Error, Run, RunHandle, Service, Status, active::PendingRun, request::Target,
         shared::memory::ReadMemory,
     },
-    tree::{self, members::Access, read::head::Head},
+    tree::{
+        self,
+        members::{Access, LOCAL_PRINCIPAL},
+        read::head::Head,
+    },
     value::Value,
 };
 
@@ -146,26 +150,34 @@ impl Service {
         result.unwrap_or_else(RunResult::not_found)
     }
 
-    /// The result of a run by its final row, read once.
+    /// The result of a run by its final row, read once. Values that are large are read once there is memory for
+    /// them: the run's principal pays for it.
     pub(in crate::runs) async fn result_of_row(&self, row: &Run) -> RunResult {
-        result_with(row, self.head_of_row(row, None).await)
+        let memory = self.memory_of(row);
+        result_with(row, self.head_of_row(row, &memory).await)
     }
 
-    /// The same for a client that waits; values that are large are read once there is memory for them.
+    /// The same for a client that waits, in its memory if it has any.
     async fn result_read_in(&self, row: &Run, memory: Option<&ReadMemory>) -> RunResult {
+        let own = self.memory_of(row);
+        let memory = memory.unwrap_or(&own);
         result_with(row, patiently(|| self.head_of_row(row, memory)).await)
+    }
+
+    /// The memory for what is read of a run for nobody's response.
+    pub(in crate::runs) fn memory_of(&self, row: &Run) -> ReadMemory {
+        let payer = row.principal.clone();
+        let payer = payer.unwrap_or_else(|| LOCAL_PRINCIPAL.into());
+        self.shared.states.read_by(payer)
     }
 
     async fn head_of_row(
         &self,
         row: &Run,
-        memory: Option<&ReadMemory>,
+        memory: &ReadMemory,
     ) -> Result<(Head, Option<Reservation>), Error> {
         let thread = self.shared.thread(row.thread).await?;
-        match memory {
-            Some(memory) => self.shared.head_read_in(&thread, memory).await,
-            None => Ok((self.shared.head_of(&thread).await?, None)),
-        }
+        self.shared.head_read_in(&thread, memory).await
     }
 
     /// Publishes the result of a run that waits here and was executed elsewhere, and shows its end to those

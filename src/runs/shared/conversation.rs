@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Error, Shared};
+use super::{Error, Shared, memory::ChangeMemory};
 use crate::{
     graph::Compiled,
     tree::{
         self, Base, Tx,
+        load::StateMemory,
         messages::{content::MessageContents, post, trim::trim_branch},
         read::graphless,
         store::rows::{Branch, ThreadRow},
@@ -72,40 +73,43 @@ impl Shared {
         channel.cloned().unwrap_or_else(|| CHANNEL.into())
     }
 
-    /// A reader of one channel of a thread's checkpoints.
-    pub(crate) fn conversation_in(
-        &self,
+    /// A reader of one channel of a thread's checkpoints, whose large states take `memory`; without it they
+    /// take nothing.
+    pub(crate) fn conversation_in<'a>(
+        &'a self,
         thread: &ThreadRow,
         channel: Arc<str>,
-    ) -> MessageContents<'_> {
+        memory: Option<&'a dyn StateMemory>,
+    ) -> MessageContents<'a> {
         MessageContents {
             saver: &self.parts.saver,
             cache: &self.cache,
             tree: thread.tree,
             thread: thread.id,
             channel,
-            reserve: None,
+            memory,
         }
     }
 
     /// Removes from the head of a branch that was just made the messages that its base has beyond
-    /// the requested position; returns the branch as it is then.
+    /// the requested position; returns the branch as it is then. The state there takes `memory`.
     ///
     /// # Errors
-    /// 409 `no_messages_channel` or `checkpoint_pruned`, a state that does not fit the graph, or
-    /// the storage failed.
+    /// 409 `no_messages_channel` or `checkpoint_pruned`, a state that does not fit the graph, 503 without
+    /// memory for it, or the storage failed.
     pub(crate) async fn trim_branch(
         &self,
         tx: &mut dyn Tx,
         thread: &ThreadRow,
         branch: Branch,
         base: &Base,
+        memory: &ChangeMemory,
     ) -> Result<Branch, Error> {
         if !matches!(base, Base::Trim { .. }) {
             return Ok(branch);
         }
         let target = self.message_graph(thread, None)?;
-        let values = self.conversation_in(thread, target.channel.clone());
+        let values = self.conversation_in(thread, target.channel.clone(), Some(memory));
         Ok(trim_branch(tx, &values, &target.graph, branch, base).await?)
     }
 }

@@ -1,14 +1,103 @@
 //! The memory that a request takes for the states it reads: reserved before they are decoded, and until
-//! the response is out.
+//! the response is out, or the change that begins with them is written.
 
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     budget::{Budget, Refusal, Reservation},
     runs::listing::{BATCH_BYTES, IN_MEMORY},
+    tree::load::StateMemory,
 };
+
+/// The memory for large states, and one place beside it.
+#[derive(Clone, Debug)]
+pub struct States {
+    budget: Arc<Budget>,
+    /// For what is read although there is no memory left, one at a time.
+    beside: Arc<Semaphore>,
+}
+
+impl States {
+    /// So many bytes of memory.
+    pub fn new(bytes: usize) -> Self {
+        Self {
+            budget: Budget::new(bytes),
+            beside: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    /// What their memory is reserved from.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// The one place for what is read although there is no memory left, once it is free.
+    pub async fn beside(&self) -> Option<OwnedSemaphorePermit> {
+        // It is never closed.
+        self.beside.clone().acquire_owned().await.ok()
+    }
+
+    /// The memory for what is read for no response that is being made.
+    pub fn read_by(&self, payer: Arc<str>) -> ReadMemory {
+        ReadMemory {
+            budget: self.budget.clone(),
+            payer,
+            response: Weak::new(),
+        }
+    }
+
+    /// The memory for what a change reads.
+    pub fn changed_by(&self, payer: Arc<str>) -> ChangeMemory {
+        ChangeMemory {
+            of: Some((self.clone(), payer)),
+            reserved: Mutex::default(),
+        }
+    }
+}
+
+/// What the states take that a change begins with: they are free again once this is dropped, since its response
+/// shows none of them. Where nothing is left one change at a time goes on beside it: unread responses must not
+/// keep their client from changing anything.
+#[derive(Debug, Default)]
+pub struct ChangeMemory {
+    /// Whose share of what they take; without it they take nothing.
+    of: Option<(States, Arc<str>)>,
+    reserved: Mutex<Reserved>,
+}
+
+#[derive(Debug, Default)]
+struct Reserved {
+    reservation: Option<Reservation>,
+    beside: Option<OwnedSemaphorePermit>,
+}
+
+impl StateMemory for ChangeMemory {
+    /// All of one change together take at most what one payer may have.
+    fn reserve(&self, weight: u64) -> Result<Option<Reservation>, Refusal> {
+        let Some((states, payer)) = &self.of else {
+            return Ok(None);
+        };
+        let budget = &states.budget;
+        let mut reserved = self.reserved.lock();
+        let Some(bytes) = bytes_of(weight, budget).filter(|_| reserved.beside.is_none()) else {
+            return Ok(None);
+        };
+        let result = match &mut reserved.reservation {
+            Some(memory) => memory.resize((memory.bytes() + bytes).min(budget.share())),
+            none => budget
+                .reserve(payer, bytes)
+                .map(|memory| *none = Some(memory)),
+        };
+        if let Err(refusal) = result {
+            let beside = states.beside.clone().try_acquire_owned();
+            reserved.beside = Some(beside.map_err(|_| refusal)?);
+        }
+        Ok(None)
+    }
+}
 
 /// What was reserved for the states of a response; it is free again once this is dropped.
 pub type ResponseMemory = Mutex<Option<Reservation>>;
@@ -37,14 +126,49 @@ impl ReadMemory {
         }
     }
 
-    /// Memory for a state that weighs so much; small ones take none. The largest ones, and all
-    /// of one response together, take at most what one payer may have, so that there is one of them at a
-    /// time. `None` also when the response has taken the reservation.
+    /// Whose share it is.
+    pub fn payer(&self) -> &Arc<str> {
+        &self.payer
+    }
+
+    /// The same for what the response shows nothing of: it has none of the memory.
+    pub fn apart(&self) -> Self {
+        Self {
+            response: Weak::new(),
+            ..self.clone()
+        }
+    }
+
+    /// As [`reserve`](StateMemory::reserve), as soon as there is enough, for a response whose head is out.
+    pub async fn wait(&self, weight: u64) -> Option<Reservation> {
+        let bytes = bytes_of(weight, &self.budget)?;
+        Some(self.wait_for(bytes).await)
+    }
+
+    /// As [`reserve`](StateMemory::reserve) while the response is being made, and as [`wait`](Self::wait) once
+    /// its head is out.
     ///
     /// # Errors
-    /// There is not enough left.
-    pub fn reserve(&self, weight: u64) -> Result<Option<Reservation>, Refusal> {
-        let Some(bytes) = self.bytes(weight) else {
+    /// There is not enough left for a response that is being made.
+    pub async fn obtain(&self, weight: u64) -> Result<Option<Reservation>, Refusal> {
+        if self.response.strong_count() > 0 {
+            self.reserve(weight)
+        } else {
+            Ok(self.wait(weight).await)
+        }
+    }
+
+    /// Memory of so many bytes, as soon as there is enough; more than one payer may have counts as that.
+    pub async fn wait_for(&self, bytes: usize) -> Reservation {
+        self.budget.wait(&self.payer, bytes).await
+    }
+}
+
+impl StateMemory for ReadMemory {
+    /// The largest ones, and all of one response together, take at most what one payer may have, so that there
+    /// is one of them at a time. `None` also when the response has taken the reservation.
+    fn reserve(&self, weight: u64) -> Result<Option<Reservation>, Refusal> {
+        let Some(bytes) = bytes_of(weight, &self.budget) else {
             return Ok(None);
         };
         let Some(response) = self.response.upgrade() else {
@@ -57,33 +181,12 @@ impl ReadMemory {
         }
         Ok(None)
     }
+}
 
-    /// As [`reserve`](Self::reserve), but of what the response has none.
-    ///
-    /// # Errors
-    /// There is not enough left.
-    pub fn reserve_apart(&self, weight: u64) -> Result<Option<Reservation>, Refusal> {
-        let bytes = self.bytes(weight);
-        bytes
-            .map(|bytes| self.budget.reserve(&self.payer, bytes))
-            .transpose()
-    }
-
-    /// As [`reserve`](Self::reserve), as soon as there is enough, for a response whose head is out.
-    pub async fn wait(&self, weight: u64) -> Option<Reservation> {
-        let bytes = self.bytes(weight)?;
-        Some(self.wait_for(bytes).await)
-    }
-
-    /// Memory of so many bytes, as soon as there is enough; more than one payer may have counts as that.
-    pub async fn wait_for(&self, bytes: usize) -> Reservation {
-        self.budget.wait(&self.payer, bytes).await
-    }
-
-    fn bytes(&self, weight: u64) -> Option<usize> {
-        let bytes = usize::try_from(weight.saturating_mul(IN_MEMORY)).unwrap_or(usize::MAX);
-        (weight > BATCH_BYTES).then(|| bytes.min(self.budget.share()))
-    }
+/// What a state takes that weighs so much; `None` for a small one.
+pub fn bytes_of(weight: u64, budget: &Budget) -> Option<usize> {
+    let bytes = usize::try_from(weight.saturating_mul(IN_MEMORY)).unwrap_or(usize::MAX);
+    (weight > BATCH_BYTES).then(|| bytes.min(budget.share()))
 }
 
 #[cfg(test)]
@@ -103,6 +206,48 @@ mod tests {
         assert_eq!(memory.reserve(2 << 20).unwrap_err(), Refusal::Exhausted);
         drop(largest);
         assert_eq!(budget.reserved(), 0);
+    }
+
+    #[test]
+    fn a_change_has_the_memory_of_its_states_and_goes_on_beside_it_alone() {
+        let states = States::new(100 << 20);
+        let change = || states.changed_by("ann".into());
+        let first = change();
+        assert!(first.reserve(1 << 20).unwrap().is_none());
+        assert_eq!(states.budget().reserved(), 0);
+        assert!(first.reserve(2 << 20).unwrap().is_none());
+        assert!(first.reserve(3 << 20).unwrap().is_none());
+        assert_eq!(states.budget().reserved(), 30 << 20);
+        // What one change takes is never too much for it alone.
+        assert!(first.reserve(1 << 40).unwrap().is_none());
+        assert_eq!(states.budget().reserved(), 50 << 20);
+        let (second, third) = (change(), change());
+        assert!(second.reserve(2 << 20).unwrap().is_none());
+        assert!(second.reserve(2 << 20).unwrap().is_none(), "it goes on");
+        assert_eq!(third.reserve(2 << 20).unwrap_err(), Refusal::Exhausted);
+        assert!(third.reserve(1 << 20).unwrap().is_none(), "a small one");
+        drop(second);
+        assert!(third.reserve(2 << 20).unwrap().is_none());
+        drop((first, third));
+        assert_eq!(states.budget().reserved(), 0);
+        assert!(ChangeMemory::default().reserve(1 << 40).unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn once_its_head_is_out_a_response_waits_for_memory() {
+        let states = States::new(100 << 20);
+        let response = Arc::<ResponseMemory>::default();
+        let memory = ReadMemory::new(states.budget().clone(), "ann".into(), &response);
+        let other = states.budget().reserve(&"ann".into(), 50 << 20).unwrap();
+        assert_eq!(
+            memory.obtain(2 << 20).await.unwrap_err(),
+            Refusal::Exhausted
+        );
+        drop(response);
+        let mut waiting = std::pin::pin!(memory.obtain(2 << 20));
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        drop(other);
+        assert_eq!(waiting.await.unwrap().unwrap().bytes(), 12 << 20);
     }
 
     #[test]

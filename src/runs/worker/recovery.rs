@@ -147,7 +147,7 @@ impl Service {
     /// Ends the stream of a run that waits here, if the run has ended.
     pub(in crate::runs) async fn end_if_final(&self, thread: ThreadId, run: RunId) {
         match self.find_run(thread, run).await {
-            Ok(Some(row)) if row.status.is_final() => self.end_by_row(&row).await,
+            Ok(Some(row)) if row.status.is_final() => self.end_by_row(row),
             Ok(None) => match self.result_of_log(Target { thread, run }).await {
                 Ok(Some(result)) => self.end_as(run, result),
                 Ok(None) => self.end_pending(run),
@@ -158,16 +158,20 @@ impl Service {
         }
     }
 
-    /// Ends the stream of a run that waits here, as its final row says.
-    async fn end_by_row(&self, row: &Run) {
-        let result = self.result_of_row(row).await;
+    /// Ends the stream of a run that waits here, as its final row says. What it has left may be large and wait
+    /// for memory: nothing else waits for that.
+    fn end_by_row(&self, row: Run) {
         let pending = self.inner.active.lock().pending.remove(&row.id);
         let Some(pending) = pending else {
             return;
         };
-        if pending.handle.publisher.log_end() {
-            self.flush_log(&pending.handle).await;
-        }
-        self.publish_left(pending, result);
+        let service = self.clone();
+        tokio::spawn(async move {
+            let result = service.result_of_row(&row).await;
+            if pending.handle.publisher.log_end() {
+                service.flush_log(&pending.handle).await;
+            }
+            service.publish_left(pending, result);
+        });
     }
 }

@@ -4,15 +4,14 @@ use std::collections::HashMap;
 
 use super::{BranchStart, Branched, NewBranch};
 use crate::{
-    checkpoint::At,
     engine::snapshot::snapshot,
     id::{CheckpointId, ThreadId},
     threads::{Error, Result, Service},
     tree::{
         self, Address, Base, Read, Resolved, Tx, branch,
         dangling::has_open_calls,
-        load, resolve,
-        store::rows::{Branch, ThreadRow},
+        resolve,
+        store::rows::{Branch, MessageNode, ThreadRow},
     },
     value::Value,
 };
@@ -27,8 +26,8 @@ const SEARCH_DEPTH: usize = 64;
 pub(crate) struct Content {
     /// Nodes wait to run.
     pub waits: bool,
-    /// Its messages.
-    pub messages: Vec<Value>,
+    /// Its messages end in tool calls without results.
+    pub dangling: bool,
 }
 
 impl Service {
@@ -44,10 +43,7 @@ impl Service {
             let resolved = self.resolve_start(&mut *reader, &thread, &new.from).await?;
             drop(reader);
             let prefill = match resolved.prefill() {
-                Some(node) => {
-                    let content = self.content(&thread, node.checkpoint).await?;
-                    text_of(&content.messages, &node.message_id)
-                }
+                Some(node) => self.text_of(&thread, node).await?,
                 None => None,
             };
             if let Some(base) = resolved.base.id()
@@ -55,6 +51,7 @@ impl Service {
             {
                 known.insert(base, self.content(&thread, base).await?);
             }
+            let memory = self.change_memory();
             let (mut tx, thread) = self.begin_in(thread.tree, id).await?;
             let current = match &new.from {
                 BranchStart::Address(address) => {
@@ -76,7 +73,11 @@ impl Service {
                 None => resolve::active(&mut *tx, &thread).await?,
             };
             let made = self.insert(&mut *tx, &thread, &current, from, &new, content.waits);
-            let made = made.await?;
+            let mut made = made.await?;
+            let trimmed =
+                self.shared
+                    .trim_branch(&mut *tx, &thread, made.branch, &current.base, &memory);
+            made.branch = trimmed.await?;
             let shown = self.committed(tx, id, made.branch).await?;
             self.runs.cancel(&made.cancelled);
             return Ok(Branched {
@@ -84,7 +85,7 @@ impl Service {
                 event_number: made.event_number,
                 cancelled: made.cancelled,
                 prefill,
-                dangling: has_open_calls(&content.messages),
+                dangling: content.dangling,
             });
         }
         Err(moved())
@@ -99,24 +100,15 @@ impl Service {
         new: &NewBranch,
         waits: bool,
     ) -> Result<branch::CreatedBranch> {
-        let created = branch::create(
-            tx,
-            thread,
-            branch::CreateBranch {
-                base: resolved.base.point().cloned(),
-                name: new.name.clone(),
-                from,
-                origin: new.origin,
-                activate: new.activate,
-                waits,
-            },
-        )
-        .await?;
-        let branch = self
-            .shared
-            .trim_branch(tx, thread, created.branch, &resolved.base)
-            .await?;
-        Ok(branch::CreatedBranch { branch, ..created })
+        let create = branch::CreateBranch {
+            base: resolved.base.point().cloned(),
+            name: new.name.clone(),
+            from,
+            origin: new.origin,
+            activate: new.activate,
+            waits,
+        };
+        Ok(branch::create(tx, thread, create).await?)
     }
 
     pub(crate) async fn resolve_start(
@@ -143,7 +135,7 @@ impl Service {
         }
         for point in read.path(thread.tree, head, SEARCH_DEPTH).await? {
             let content = self.content(thread, point.id).await?;
-            if !has_open_calls(&content.messages) {
+            if !content.dangling {
                 resolved.base = Base::At(point);
                 break;
             }
@@ -151,22 +143,19 @@ impl Service {
         Ok(resolved)
     }
 
-    /// The content of a checkpoint, read with the graph of its thread.
+    /// The content of a checkpoint, read with the graph of its thread. The memory of its state is free again
+    /// when this returns.
     pub(crate) async fn content(&self, thread: &ThreadRow, at: CheckpointId) -> Result<Content> {
-        let saver = &self.shared.parts.saver;
-        let loaded =
-            load::checkpoint(saver, thread.tree, thread.id, &"".into(), At::Id(at)).await?;
-        let Some(mut decoded) = loaded else {
+        let memory = self.change_memory();
+        let channel = self.shared.message_channel(&thread.metadata);
+        let values = self.shared.conversation_in(thread, channel, Some(&memory));
+        let Some(decoded) = values.decoded(at).await? else {
             return Ok(Content::default());
         };
-        decoded.writes.clear();
         let registered = self
             .shared
             .shown_graph_of(thread.id, &thread.metadata, None)
             .await?;
-        let channel = self.shared.message_channel(&thread.metadata);
-        let messages = decoded.checkpoint.values.get(&channel);
-        let messages = messages.and_then(Value::as_list).map(<[_]>::to_vec);
         let waits = match &registered {
             Some(registered) => {
                 let state = snapshot(&registered.topology, &"".into(), &decoded, false);
@@ -176,15 +165,19 @@ impl Service {
         };
         Ok(Content {
             waits,
-            messages: messages.unwrap_or_default(),
+            dangling: has_open_calls(values.of_state(&decoded).all()),
         })
     }
-}
 
-/// The content of a message as it is stored.
-fn text_of(messages: &[Value], id: &str) -> Option<Value> {
-    let of = |message: &&Value| message.get("id").and_then(Value::as_str) == Some(id);
-    messages.iter().find(of)?.get("content").cloned()
+    /// The content of a message as it is stored.
+    async fn text_of(&self, thread: &ThreadRow, node: &MessageNode) -> Result<Option<Value>> {
+        let memory = self.change_memory();
+        let channel = self.shared.message_channel(&thread.metadata);
+        let values = self.shared.conversation_in(thread, channel, Some(&memory));
+        let messages = values.messages(node.checkpoint).await?.unwrap_or_default();
+        let message = messages.find(&node.message_id);
+        Ok(message.and_then(|message| message.get("content").cloned()))
+    }
 }
 
 /// A position that was found without an address, unless its checkpoint is gone since then: pruned,

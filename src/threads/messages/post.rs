@@ -111,6 +111,7 @@ impl Service {
             Some(row) => self.shared.graph_of_thread(id, &row.metadata, None).await?,
             None => None,
         };
+        let memory = self.change_memory();
         let _lock = self.shared.turn(tree).await?;
         let mut tx = self.shared.parts.runs.begin(tree).await?;
         let found = fork::find_or_create(&mut *tx, id, lineage, &self.access, &request.by);
@@ -121,7 +122,7 @@ impl Service {
         }
         if let Some((branch, base)) = forked {
             self.shared
-                .trim_branch(&mut *tx, &thread, branch, &base)
+                .trim_branch(&mut *tx, &thread, branch, &base, &memory)
                 .await?;
         }
         let graph = run
@@ -137,7 +138,8 @@ impl Service {
         {
             return Err(tree::Error::invalid(format!("Node {node} does not exist")).into());
         }
-        let values = self.shared.conversation_in(&thread, target.channel.clone());
+        let channel = target.channel.clone();
+        let values = self.shared.conversation_in(&thread, channel, Some(&memory));
         let posted = post(&mut *tx, &values, &target.target(), &thread, new).await?;
         let mut created = None;
         if let Some(mut prepared) = run.filter(|_| posted.fresh) {

@@ -65,6 +65,7 @@ impl Service {
     /// assistant; the slot is taken and the strategy is `reject`; the storage failed.
     pub async fn send_message(&self, new: NewMessage) -> Result<QueuedMessage> {
         let tree = self.tree_of(new.thread).await?;
+        let memory = self.change_memory();
         let lock = self.shared.turn(tree).await?;
         let mut tx = self.shared.parts.runs.begin(tree).await?;
         let thread = self.checked(&mut *tx, tree, new.thread).await?;
@@ -81,7 +82,9 @@ impl Service {
             return Err(no_channel().into());
         }
         let channel = &target.channel;
-        let values = self.shared.conversation_in(&thread, channel.clone());
+        let values = self
+            .shared
+            .conversation_in(&thread, channel.clone(), Some(&memory));
         let duplicate = self.find_duplicate(&mut *tx, &thread, &values, &new);
         if let Some(queued) = duplicate.await? {
             return Ok(queued);
@@ -122,7 +125,7 @@ impl Service {
             Ok::<_, Error>((number, created, branch, prepared.registration))
         };
         let (number, created, branch, registration) = written.await?;
-        drop(lock);
+        drop((lock, memory));
         self.shared.notifier.notify(thread.id);
         self.runs.launch(&request, registration, created).await?;
         Ok(QueuedMessage {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::json;
 use crate::{
     engine::{snapshot::snapshot, topology::Topology},
@@ -48,6 +50,8 @@ impl Service {
             saver: &self.shared.parts.saver,
             thread: &thread,
             rules: Rules::Server,
+            memory: self.state_memory(),
+            reserved: Mutex::default(),
         };
         let inside = subgraphs.then(|| {
             self.access.record_shown(id);

@@ -19,8 +19,11 @@ use crate::{
         request::{self, Update},
     },
     tree::{
-        self, Base, Indexer, Outcome, Thread, branch, load, messages::post::branch_off, read,
-        resolve, store::rows::Position,
+        self, Base, Indexer, Outcome, Thread, branch,
+        load::{self, StateMemory},
+        messages::post::branch_off,
+        read, resolve,
+        store::rows::Position,
     },
     value::{Map, Value},
 };
@@ -201,11 +204,13 @@ impl Service {
             .graph_of_thread(thread.id, &thread.metadata, None)
             .await?;
         let graph = registered.map(|registered| registered.graph.clone());
+        let memory = self.change_memory();
         let (mut tx, row) = self.begin(thread.id).await?;
         let base = tree::resolve(&mut *tx, &row, address).await?.base;
         let active = resolve::active(&mut *tx, &row).await?;
         let target = self.shared.message_graph(&row, graph)?;
-        let values = self.shared.conversation_in(&row, target.channel.clone());
+        let channel = target.channel.clone();
+        let values = self.shared.conversation_in(&row, channel, Some(&memory));
         let post = target.target();
         let how = ("update", true);
         let off = branch_off(&mut *tx, &values, &post, &row, &active, base, how);
@@ -274,13 +279,13 @@ impl Service {
             at,
             values,
         };
+        let memory = self.change_memory();
         let load = |at: At| {
             let id = match &at {
                 At::Id(id) => Some(*id),
                 _ => None,
             };
-            let reserve = |weight| self.reserve_for_change(weight);
-            load::reserved_checkpoint(&parts.saver, query(at, true), id, reserve)
+            load::checkpoint_in(&parts.saver, query(at, true), id, Some(&memory))
         };
         let at = match start {
             Start::Checkpoint(id) => Some(id),
@@ -301,9 +306,9 @@ impl Service {
             (None, _, false) => Some(At::Newest),
         };
         // Nothing has happened yet where there is no memory for a large state.
-        let (mut found, _memory) = match address {
-            Some(address) => load(address).await?.unzip(),
-            None => (None, None),
+        let mut found = match address {
+            Some(address) => load(address).await?.map(|(found, _)| found),
+            None => None,
         };
         if let (Some(id), None) = (at, &found) {
             return Err(Error::NoCheckpoint(id));
@@ -314,6 +319,13 @@ impl Service {
             } else {
                 load::keep_own_writes(found, slot.branch);
             }
+        }
+        // A copy is compared with what the original was made of.
+        let above = found.as_ref().and_then(|found| found.checkpoint.parent);
+        if let Some(above) = above.filter(|_| ns.is_empty() && copies(&supersteps)) {
+            let above = load::weighed(&parts.saver, slot.tree, &ns, above, 0).await?;
+            let reserved = memory.reserve(above.weight());
+            reserved.map_err(|_| Error::NoMemory)?;
         }
         let newest = match (ns.is_empty(), at) {
             (true, _) => slot.head,
@@ -365,6 +377,12 @@ impl Service {
         self.shared.notifier.notify(thread.id);
         Ok((ns, edited.checkpoint, parents.unwrap_or_default()))
     }
+}
+
+/// Whether one of the updates copies the checkpoint before it.
+fn copies(supersteps: &[Vec<StateUpdate>]) -> bool {
+    let mut updates = supersteps.iter().flatten();
+    updates.any(|update| update.as_node.as_deref() == Some(COPY))
 }
 
 /// A state of so many bytes, or an update of so many values, is applied beside the threads that serve

@@ -4,12 +4,11 @@
 use std::sync::Arc;
 
 use crate::{
-    budget::{Refusal, Reservation},
     checkpoint::{At, Query, Saver, cache::DecodedCheckpoints, frame::Decoded},
     id::{CheckpointId, ThreadId, TreeId},
     tree::{
-        error::{Error, ErrorKind, Result},
-        load,
+        error::Result,
+        load::{self, StateMemory},
     },
     value::Value,
 };
@@ -26,13 +25,9 @@ pub struct MessageContents<'a> {
     pub thread: ThreadId,
     /// The channel of the conversation.
     pub channel: Arc<str>,
-    /// Takes the memory of a state of which so many bytes are stored, before it is decoded.
-    pub reserve: Option<ReserveMemory<'a>>,
+    /// What large states take; without it they take nothing.
+    pub memory: Option<&'a dyn StateMemory>,
 }
-
-/// Takes the memory of a state of which so many bytes are stored; the reservation may also go elsewhere.
-pub type ReserveMemory<'a> =
-    Box<dyn Fn(u64) -> Result<Option<Reservation>, Refusal> + Send + Sync + 'a>;
 
 impl MessageContents<'_> {
     /// A checkpoint of the root namespace; none if it was pruned. Of its pending writes nothing
@@ -51,14 +46,7 @@ impl MessageContents<'_> {
             at: At::Id(id),
             values: true,
         };
-        let reserve = |stored| {
-            let reserved = self.reserve.as_ref().map(|reserve| reserve(stored));
-            reserved.transpose().map_err(|_| {
-                let detail = "Too many large states are being read. Try again later.";
-                Error::refused(ErrorKind::NoMemory, "no_memory", detail)
-            })
-        };
-        let loaded = load::reserved_checkpoint(self.saver, query, Some(id), reserve).await?;
+        let loaded = load::checkpoint_in(self.saver, query, Some(id), self.memory).await?;
         let Some((mut decoded, _memory)) = loaded else {
             return Ok(None);
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::graphless;
 use crate::{
-    checkpoint::{At, Saver, StoredRows, frame::Decoded},
+    checkpoint::{At, Query, Saver, StoredRows, frame::Decoded},
     engine::{
         self, Interrupt,
         snapshot::{Snapshot, snapshot},
@@ -13,7 +13,11 @@ use crate::{
     graph::Compiled,
     id::{BranchId, CheckpointId, TaskId, ThreadId, TreeId},
     message,
-    tree::{error::Result, load, store::Thread},
+    tree::{
+        error::Result,
+        load::{self, Weighed},
+        store::Thread,
+    },
     value::{Map, Value},
 };
 
@@ -26,8 +30,9 @@ pub struct Head {
     pub interrupts: Map,
 }
 
-/// The head of a thread, read with the topology of its graph if it has one. A thread whose values no
-/// longer fit its graph shows nothing: lists include it all the same.
+/// The head of a thread that was weighed, read with the topology of its graph if it has one; for a large one
+/// the caller has the memory. A thread whose values no longer fit its graph shows nothing: lists include it all
+/// the same.
 ///
 /// # Errors
 /// The storage failed.
@@ -35,16 +40,32 @@ pub async fn head(
     saver: &Arc<dyn Saver>,
     thread: &Thread,
     topology: Option<&Topology>,
+    weighed: &Weighed,
 ) -> Result<Head> {
     if thread.head.is_none() {
         return Ok(Head::default());
     }
-    let found = load::checkpoint(saver, thread.tree, thread.id, &"".into(), At::ActiveHead).await?;
+    if let Weighed::Read(rows) = weighed {
+        return head_of_rows(saver, thread, topology, rows).await;
+    }
+    let query = root_state(thread.tree, thread.id, At::ActiveHead);
+    let found = load::of_weighed(saver, query, weighed).await?;
     Ok(found.map_or_else(Head::default, |decoded| shown(thread, topology, decoded)))
 }
 
-/// The values that a run left at its last checkpoint, in the form clients see; null if it is gone, or if
-/// they no longer fit the graph. What
+/// The root state of a thread.
+fn root_state(tree: TreeId, thread: ThreadId, at: At) -> Query {
+    Query {
+        tree,
+        thread,
+        ns: "".into(),
+        at,
+        values: true,
+    }
+}
+
+/// The values that a run left at its last checkpoint, which was weighed, in the form clients see; null if it is
+/// gone, or if they no longer fit the graph. For a large one the caller has the memory. What
 /// other branches and clients wrote there since is no part of them.
 ///
 /// # Errors
@@ -54,9 +75,11 @@ pub async fn values_at(
     slot: (TreeId, ThreadId, BranchId),
     topology: Option<&Topology>,
     at: CheckpointId,
+    weighed: &Weighed,
 ) -> Result<Value> {
     let (tree, thread, branch) = slot;
-    let found = load::checkpoint(saver, tree, thread, &"".into(), At::Id(at)).await?;
+    let query = root_state(tree, thread, At::Id(at));
+    let found = load::of_weighed(saver, query, weighed).await?;
     let Some(mut decoded) = found else {
         return Ok(Value::Null);
     };
@@ -83,10 +106,7 @@ fn graphless_values(decoded: &Decoded) -> Option<Value> {
 }
 
 /// [`head`] out of what is stored of it.
-///
-/// # Errors
-/// The storage failed.
-pub async fn head_of_rows(
+async fn head_of_rows(
     saver: &Arc<dyn Saver>,
     thread: &Thread,
     topology: Option<&Topology>,

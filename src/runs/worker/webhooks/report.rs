@@ -6,10 +6,18 @@ use futures::FutureExt;
 
 use crate::{
     budget::Reservation,
-    id::{BranchId, CheckpointId},
-    runs::{EndedRun, Error, Run, Service},
+    id::CheckpointId,
+    runs::{
+        EndedRun, Error, Run, Service,
+        listing::BATCH_BYTES,
+        shared::memory::{ReadMemory, bytes_of},
+    },
     time::Timestamp,
-    tree::read::head,
+    tree::{
+        self,
+        load::{self, Weighed},
+        read::head,
+    },
     value::{Map, Value},
     webhooks::{outbox::Delivery, sender::Message},
 };
@@ -24,6 +32,15 @@ pub(super) struct Report {
     pub memory: Reservation,
 }
 
+/// What became of a report.
+enum Made {
+    /// Nothing is left to report.
+    Nothing,
+    Report(Report),
+    /// It needs so many bytes of a payer's, and there are fewer left.
+    Waits(Arc<str>, usize),
+}
+
 impl Service {
     /// What a delivery sends; `None` when nothing is left to report. Waits until there is memory for it.
     ///
@@ -32,27 +49,15 @@ impl Service {
     pub(super) async fn report(&self, delivery: &Delivery) -> Result<Option<Report>, Error> {
         let mut waited = None;
         loop {
-            let Some((run, body)) = self.body(delivery).await? else {
-                return Ok(None);
-            };
-            let payer = run.principal.clone().unwrap_or_default();
-            let bytes = body.len();
-            let budget = &self.inner.states;
-            // A run that has ended does not grow: what was waited for is enough.
-            let memory = waited
-                .take()
-                .or_else(|| budget.wait(&payer, bytes).now_or_never());
-            if let Some(memory) = memory {
-                return Ok(Some(Report {
-                    body,
-                    traceparent: run.traceparent().map(Into::into),
-                    memory,
-                }));
+            // It is made once more where it has to wait, rather than to take up memory that nobody counts, or
+            // the turn of somebody who has memory left.
+            match self.try_report(delivery, waited.take()).await? {
+                Made::Nothing => return Ok(None),
+                Made::Report(report) => return Ok(Some(report)),
+                Made::Waits(payer, bytes) => {
+                    waited = Some(self.memory().wait(&payer, bytes).await);
+                }
             }
-            // It is made once more later, rather than to take up memory that nobody counts, or the turn
-            // of somebody who has memory left.
-            drop(body);
-            waited = Some(budget.wait(&payer, bytes).await);
         }
     }
 
@@ -83,54 +88,105 @@ impl Service {
         result.map_err(|error| error.to_string())
     }
 
-    /// A run that has ended, and the body that reports it.
-    async fn body(&self, delivery: &Delivery) -> Result<Option<(Run, Vec<u8>)>, Error> {
+    /// The report, if there is memory for it: `waited` was waited for. A run that has ended does not grow, so that
+    /// it is enough.
+    async fn try_report(
+        &self,
+        delivery: &Delivery,
+        mut waited: Option<Reservation>,
+    ) -> Result<Made, Error> {
         let key = delivery.key;
-        // States may be large, and what they take is known only once they are read. It is never closed.
+        // Runs and states may be large. It is never closed.
         let _turn = self.inner.deliveries.rendering.acquire().await.ok();
         let Some(ended) = self.shared.parts.runs.ended_run(key.tree, key.run).await? else {
-            return Ok(None);
+            return Ok(Made::Nothing);
         };
-        let values = self.reported_values(&ended.run).await?;
+        let run = &ended.run;
+        let budget = self.memory();
+        let payer = run.principal.clone().unwrap_or_default();
+        let at = self.reported_checkpoint(run).await?;
+        let values = match at {
+            Some(at) => {
+                let weighed = self.weigh(run, at).await?;
+                // For the body as well.
+                if let Weighed::Large(weight) = &weighed
+                    && let Some(bytes) = bytes_of(*weight, budget)
+                    && waited.is_none()
+                {
+                    waited = budget.wait(&payer, bytes).now_or_never();
+                    if waited.is_none() {
+                        return Ok(Made::Waits(payer, bytes));
+                    }
+                }
+                self.values_of(run, at, &weighed).await?
+            }
+            None => Value::Null,
+        };
         let report = report(&ended, values, Timestamp::now());
         let body = Value::map(report).to_json().into_bytes();
-        Ok(Some((ended.run, body)))
+        let bytes = body.len();
+        let memory = match waited {
+            Some(mut memory) => {
+                // There is enough of it, as far as one payer may have that.
+                let _ = memory.resize(bytes.min(memory.bytes()));
+                memory
+            }
+            None => match budget.wait(&payer, bytes).now_or_never() {
+                Some(memory) => memory,
+                None => return Ok(Made::Waits(payer, bytes)),
+            },
+        };
+        Ok(Made::Report(Report {
+            body,
+            traceparent: run.traceparent().map(Into::into),
+            memory,
+        }))
     }
 
-    /// The values at the last checkpoint of a run; null when it left none, went with its thread, or its
-    /// principal may not read the thread any more: the receiver is whoever that principal chose.
-    async fn reported_values(&self, run: &Run) -> Result<Value, Error> {
-        let (Some(last), Some(branch), false) = (run.last_checkpoint, run.branch, run.temporary)
-        else {
-            return Ok(Value::Null);
-        };
-        if let Some(principal) = &run.principal {
+    /// The last checkpoint of a run; none when it left none, went with its thread, or its principal may not
+    /// read the thread any more: the receiver is whoever that principal chose.
+    async fn reported_checkpoint(&self, run: &Run) -> Result<Option<CheckpointId>, Error> {
+        let last = run.last_checkpoint.filter(|_| !run.temporary);
+        if last.is_some()
+            && let Some(principal) = &run.principal
+        {
             let tree = &self.shared.parts.tree;
             let level = tree.level_on_thread(run.thread, principal.clone()).await?;
-            if level.is_none() {
-                return Ok(Value::Null);
-            }
+            return Ok(last.filter(|_| level.is_some()));
         }
-        self.values_in(run, branch, last).await
+        Ok(last)
     }
 
-    /// The values at a checkpoint of a run's branch; null if it is gone.
+    /// The values at a checkpoint of a run's branch; null if it is gone. What large ones take is the memory's.
     ///
     /// # Errors
-    /// The storage failed.
-    pub async fn values_at(&self, run: &Run, at: CheckpointId) -> Result<Value, Error> {
-        match run.branch {
-            Some(branch) => self.values_in(run, branch, at).await,
-            None => Ok(Value::Null),
-        }
-    }
-
-    async fn values_in(
+    /// There is not enough left, or the storage failed.
+    pub async fn values_at(
         &self,
         run: &Run,
-        branch: BranchId,
         at: CheckpointId,
+        memory: &ReadMemory,
+    ) -> Result<(Value, Option<Reservation>), Error> {
+        let weighed = self.weigh(run, at).await?;
+        let reserved = memory.obtain(weighed.weight()).await;
+        let reserved = reserved.map_err(|_| tree::Error::no_memory())?;
+        Ok((self.values_of(run, at, &weighed).await?, reserved))
+    }
+
+    async fn weigh(&self, run: &Run, at: CheckpointId) -> Result<Weighed, Error> {
+        let saver = &self.shared.parts.saver;
+        Ok(load::weighed(saver, run.tree, &"".into(), at, BATCH_BYTES).await?)
+    }
+
+    async fn values_of(
+        &self,
+        run: &Run,
+        at: CheckpointId,
+        weighed: &Weighed,
     ) -> Result<Value, Error> {
+        let Some(branch) = run.branch else {
+            return Ok(Value::Null);
+        };
         let graph = run.kwargs.get("config");
         let graph = graph.and_then(|config| config.get("configurable"));
         let graph = graph.and_then(|configurable| configurable.get("graph_id"));
@@ -138,8 +194,8 @@ impl Service {
         let registered = graph.and_then(|graph| self.shared.assistants.named(&graph));
         let topology = registered.as_ref().map(|registered| &*registered.topology);
         let slot = (run.tree, run.thread, branch);
-        let read = head::values_at(&self.shared.parts.saver, slot, topology, at).await;
-        Ok(read?)
+        let saver = &self.shared.parts.saver;
+        Ok(head::values_at(saver, slot, topology, at, weighed).await?)
     }
 }
 

@@ -129,6 +129,7 @@ pub(super) const NOT_EXECUTED_IN_SQLITE: Exceptions = &[
             "checkpoints/load.rs: SELECT 1 FROM checkpoints WHERE tree_id = ?1 AND checkpoint",
             "checkpoints/load.rs: SELECT*:branch AS owner",
             "checkpoints/load.rs: SELECT*FROM branches b JOIN",
+            "checkpoints/load.rs: SELECT*FROM threads t JOIN branches b ON",
             "checkpoints/load.rs: SELECT*INDEXED BY checkpoints_thread WHERE c.tree_id = ?1 AND c.thread_id = ?2 AND c.checkpoint_ns = ?3",
             "checkpoints/load.rs: WITH RECURSIVE path AS ( SELECT parent_checkpoint_id, branc",
             "runs.rs: DELETE FROM workers WHERE worker_id = ?1",
