@@ -57,8 +57,9 @@ pub(super) mod types {
         },
         idempotency::{Claim, Claimed},
         runs::{
-            ClaimedRun, Created, CreatedBatch, EndedRun, Finish, Fired, Firing, NewRun, OpenPage,
-            OpenRunState, OpenedRun, QueueClaim, Recover, Recovered, Run, Status, Undo,
+            ClaimedRun, ClaimedRuns, Created, CreatedBatch, EndedRun, Finish, Fired, Firing,
+            NewRun, OpenPage, OpenRunState, OpenedRun, QueueClaim, Recover, Recovered, Run, Status,
+            Undo,
         },
         store::{
             Item, Namespace, Put,
@@ -229,7 +230,7 @@ macro_rules! checkpoint_operations {
 macro_rules! run_operations {
     ($run:ident for $store:ty { $($more:tt)* }) => {
         implement! { $run for $store: $crate::runs::Store {
-            critical runs::claim([&] claim: QueueClaim) -> Vec<ClaimedRun>;
+            critical runs::claim([&] claim: QueueClaim) -> ClaimedRuns;
             read runs::run(thread: ThreadId, run: RunId) -> Option<Run>;
             read runs::runs(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<Run>;
             read runs::runs_without_requests(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<Run>;

@@ -52,6 +52,7 @@ impl Service {
                 worker: self.shared.worker,
                 busy: self.inner.active.lock().running().keys().copied().collect(),
                 limit: slots.count,
+                slots: self.request_slots(),
                 failed: failed.clone(),
             };
             let found = self.shared.parts.runs.recover(by).await?;
