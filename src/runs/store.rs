@@ -359,6 +359,13 @@ pub trait Store: Send + Sync + 'static {
     /// One run.
     async fn run(&self, thread: ThreadId, run: RunId) -> Result<Option<Run>, Error>;
 
+    /// What a run weighs with its request, without reading that.
+    async fn run_weight(&self, thread: ThreadId, run: RunId) -> Result<Option<u64>, Error>;
+
+    /// [`run`](Self::run) without what its request contains: `kwargs` is null, and there is no `metadata`.
+    async fn run_without_request(&self, thread: ThreadId, run: RunId)
+    -> Result<Option<Run>, Error>;
+
     /// A run that has ended, to be reported to its webhook; also one that is gone with its thread, as long
     /// as its report is in the outbox.
     async fn ended_run(&self, tree: TreeId, run: RunId) -> Result<Option<EndedRun>, Error>;

@@ -16,6 +16,7 @@ on_both_storages!(
     states_of_tiny_items_that_are_read_at_once_are_shown_or_refused,
     runs_with_requests_of_tiny_items_are_executed_a_few_at_a_time,
     runs_with_requests_of_tiny_items_that_become_due_together_begin_a_few_at_a_time,
+    requests_of_tiny_items_that_are_read_at_once_are_shown_or_refused,
     lists_of_tiny_items_that_nobody_reads_take_what_was_reserved,
     lists_of_threads_with_metadata_of_tiny_items_take_little_memory,
 );
@@ -149,6 +150,36 @@ fn runs_with_requests_of_tiny_items_that_become_due_together_begin_a_few_at_a_ti
     let memory = Memory::of(&server);
     all_end(&client, &runs);
     memory.held("runs of tiny items that become due", 130 * MIB);
+}
+
+fn requests_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Place) {
+    let mut server = place.start(larger());
+    let client = Client::of(&server);
+    let run = dense(1, LARGE);
+    let mut paths = Vec::new();
+    for _ in 0..20 {
+        let thread = client.thread();
+        let id = background(&client, &thread, &run);
+        all_end(&client, &[(thread.clone(), id.clone())]);
+        paths.push(format!("/threads/{thread}/runs/{id}"));
+    }
+    server.restart();
+    let client = Client::of(&server);
+    let memory = Memory::of(&server);
+    for _ in 0..rounds() {
+        std::thread::scope(|scope| {
+            let one = |path: &String| {
+                let (client, path) = (&client, path.clone());
+                scope.spawn(move || client.get(&path).status)
+            };
+            let all: Vec<_> = (0..8).flat_map(|_| paths.iter().map(one)).collect();
+            let all: Vec<u16> = all.into_iter().map(|one| one.join().unwrap()).collect();
+            assert!(all.contains(&200), "{all:?}");
+            assert!(all.iter().all(|status| [200, 503].contains(status)));
+        });
+        until("the memory is free", || client.get(&paths[0]).status == 200);
+    }
+    memory.held("requests of tiny items at once", 100 * MIB);
 }
 
 fn lists_of_tiny_items_that_nobody_reads_take_what_was_reserved(place: &Place) {
