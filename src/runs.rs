@@ -29,7 +29,7 @@ pub(crate) use shared::Storage;
 pub use shared::{Parts, Shared};
 pub use store::transitions;
 pub use store::{
-    ClaimedRun, Created, CreatedBatch, DEATHS, EndedRun, Finish, Fired, Firing, LeftResult, NewRun,
-    OpenPage, OpenRunState, OpenedRun, PoolState, QueueClaim, Recover, Recovered, Run, Status,
-    Store, Strategy, Tx, Undo,
+    ClaimedRun, ClaimedRuns, Created, CreatedBatch, DEATHS, EndedRun, Finish, Fired, Firing,
+    LeftResult, NewRun, OpenPage, OpenRunState, OpenedRun, PoolState, QueueClaim, Recover,
+    Recovered, RequestSlots, Run, Status, Store, Strategy, Tx, Undo,
 };

@@ -79,6 +79,14 @@ pub trait Store: Send + Sync + 'static {
         key: String,
     ) -> Result<Option<Item>, checkpoint::Error>;
 
+    /// What an item weighs, without reading its value.
+    async fn item_weight(
+        &self,
+        owner: Arc<str>,
+        namespace: Namespace,
+        key: String,
+    ) -> Result<Option<u64>, checkpoint::Error>;
+
     /// Stores an item with its vectors and replaces the one with its key, whose creation time stays.
     /// False, and nothing is stored, when its owner has so many others already; those that several store
     /// at the same time may be a few more.

@@ -27,6 +27,7 @@ use crate::{
 pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
     let found = call.assistants().get(call.viewer(), call.path.assistant()?);
     let assistant = found.await.map_err(bare)?;
+    call.reserve_values(std::iter::once(&assistant))?;
     Ok(body::json(StatusCode::OK, &assistant))
 }
 

@@ -79,7 +79,9 @@ async fn assistant(call: &Call, assistant: &Assistant) -> Result<AssistantId, Er
 /// `GET /runs/crons/{cron_id}`
 pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
     let found = call.crons().get(call.viewer_of_crons(), call.path.cron()?);
-    Ok(body::json(StatusCode::OK, &found.await.map_err(bare)?))
+    let found = found.await.map_err(bare)?;
+    call.reserve_values(std::iter::once(&found))?;
+    Ok(body::json(StatusCode::OK, &found))
 }
 
 /// `PATCH /runs/crons/{cron_id}`

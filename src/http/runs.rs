@@ -106,12 +106,13 @@ fn columns(names: &[Value]) -> Result<Option<Vec<&'static str>>, Error> {
 /// `GET /threads/{thread_id}/runs/{run_id}`
 pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
     let target = target(&call)?;
-    let Some(run) = call.runs().visible_run(&call.access, target).await? else {
+    let memory = call.read_memory();
+    let found = call.runs().visible_run(&call.access, target, &memory);
+    let Some(run) = found.await? else {
         // A thread that is missing is named; a run has the plain form here, unlike at deletion.
         call.threads().get(target.thread).await?;
         return Err(Error::not_found());
     };
-    call.reserve_values(std::iter::once(&run.kwargs))?;
     Ok(body::json(StatusCode::OK, &Value::map(render::run(&run))))
 }
 

@@ -60,10 +60,12 @@ pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
         Some(_) => call.query.flag("refresh_ttl")?,
     };
     let owner = call.principal();
+    let weight = call
+        .items()
+        .weight(&owner, namespace.clone(), key.to_owned());
+    call.reserve_response(weight.await?.unwrap_or(0))?;
     let found = call.items().get(&owner, namespace, key.to_owned(), refresh);
-    let found = found.await?;
-    call.reserve_values(found.iter().map(|item| &item.value))?;
-    let item = found.map(|item| Value::map(shown(item)));
+    let item = found.await?.map(|item| Value::map(shown(item)));
     Ok(body::json(StatusCode::OK, &item.unwrap_or_default()))
 }
 

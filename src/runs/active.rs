@@ -247,11 +247,6 @@ impl ActiveRuns {
         self.used
     }
 
-    /// Whether one of them takes more than one slot.
-    pub fn has_large(&self) -> bool {
-        self.used > self.running.len()
-    }
-
     /// The run of a thread, once this process knows of it. Whoever asks before the run begins gets it also when
     /// it has ended meanwhile: a temporary run leaves nothing else.
     pub fn awaited(&mut self, thread: ThreadId, run: RunId) -> oneshot::Receiver<RunHandle> {
@@ -369,9 +364,7 @@ mod tests {
             ..pending(RunId::mint()).handle
         };
         active.begin(small, &of(1));
-        assert!(!active.has_large());
         active.begin(large, &of(5));
-        assert!(active.has_large());
         let new = RunId::mint();
         let reserved = Reserved {
             thread: ThreadId::mint(),
@@ -391,7 +384,7 @@ mod tests {
         );
         active.end(large);
         active.end(large);
-        assert_eq!((active.taken(), active.has_large()), (1, false));
+        assert_eq!((active.taken(), active.used()), (1, 1));
     }
 
     #[tokio::test]

@@ -74,7 +74,7 @@ impl Service {
         let reason = requested(action);
         let cancelled = self.cancel_run(access, run, action, &reason);
         if !cancelled.await? {
-            let known = self.find_run(run.thread, run.run).await?.is_some();
+            let known = self.find_row(run.thread, run.run).await?.is_some();
             return Err(Error::NothingToCancel { known });
         }
         if !wait {
@@ -90,7 +90,7 @@ impl Service {
             CancelAction::Interrupt if is_here => ended.map(|result| (*result).clone()),
             // Of a run that another process executed its row and its thread tell. One that never began
             // has left nothing.
-            CancelAction::Interrupt => match self.find_run(run.thread, run.run).await? {
+            CancelAction::Interrupt => match self.find_row(run.thread, run.run).await? {
                 Some(row) if row.attempt > 0 => Some(self.result_of_row(&row).await),
                 _ => None,
             },
@@ -209,7 +209,7 @@ impl Service {
     async fn wait_cancelled(&self, run: Target, limit: Duration) -> Result<bool, Error> {
         let end = Instant::now() + limit;
         loop {
-            match self.find_run(run.thread, run.run).await? {
+            match self.find_row(run.thread, run.run).await? {
                 Some(row) if row.status.is_final() => {
                     return Ok(row.status == Status::Interrupted);
                 }
@@ -312,7 +312,7 @@ impl Service {
         for other in others {
             // Runs of other branches continue.
             let id = other.publisher.run();
-            let ended = match self.find_run(run.thread, id).await {
+            let ended = match self.find_row(run.thread, id).await {
                 Ok(Some(row)) => row.status.is_final(),
                 Ok(None) => true,
                 Err(_) => false,

@@ -15,7 +15,7 @@ use super::{
     active::{ActiveRuns, ChangedElsewhere},
     observe::{LastRead, Probe},
     request::Target,
-    shared::AccessWatch,
+    shared::{AccessWatch, memory::ReadMemory},
     worker::Freed,
 };
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
         Feed, Hub, Memory, Publisher, Retention, SinceThread, ThreadSubscription,
         log::{LogWriter, TemporaryRun},
     },
-    tree::{load::AT_ONCE, members::Access, ttl::Ttl},
+    tree::{self, load::{AT_ONCE, StateMemory}, members::Access, ttl::Ttl},
 };
 
 /// What a thread's runs weigh at most that are read at once.
@@ -354,13 +354,44 @@ impl Service {
         }))
     }
 
-    /// One run, to be shown to a client.
+    /// One run, to be shown to a client; `memory` is reserved before its request is read.
+    ///
+    /// # Errors
+    /// No such thread, or none of the client's; there is no memory; or the storage failed.
+    pub async fn visible_run(
+        &self,
+        access: &Access,
+        run: Target,
+        memory: &ReadMemory,
+    ) -> Result<Option<Run>, Error> {
+        self.authorize(access, run.thread).await?;
+        let runs = &self.shared.parts.runs;
+        let Some(weight) = runs.run_weight(run.thread, run.run).await? else {
+            return Ok(None);
+        };
+        let _reserved = memory.reserve(weight).map_err(|_| {
+            let detail = "Too many large requests of runs are being read. Try again later.";
+            tree::Error::refused(tree::ErrorKind::NoMemory, "no_memory", detail)
+        })?;
+        Ok(runs.run(run.thread, run.run).await?)
+    }
+
+    /// [`visible_run`](Self::visible_run) without what its request contains.
     ///
     /// # Errors
     /// No such thread, or none of the client's; or the storage failed.
-    pub async fn visible_run(&self, access: &Access, run: Target) -> Result<Option<Run>, Error> {
+    pub async fn visible_row(&self, access: &Access, run: Target) -> Result<Option<Run>, Error> {
         self.authorize(access, run.thread).await?;
-        self.find_run(run.thread, run.run).await
+        self.find_row(run.thread, run.run).await
+    }
+
+    /// One run without what its request contains.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub async fn find_row(&self, thread: ThreadId, run: RunId) -> Result<Option<Run>, Error> {
+        let runs = &self.shared.parts.runs;
+        Ok(runs.run_without_request(thread, run).await?)
     }
 
     /// A run, once this process knows of it: see [`ActiveRuns::awaited`].

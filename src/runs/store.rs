@@ -1,5 +1,6 @@
 //! What the run service needs of a storage.
 
+mod queue;
 mod row;
 mod states;
 pub mod transitions;
@@ -9,6 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
+pub use queue::{ClaimedRun, ClaimedRuns, DEATHS, QueueClaim, Recover, Recovered, RequestSlots};
 pub use states::{EndedRun, OpenRunState, PoolState};
 pub use tx::Tx;
 
@@ -233,36 +235,6 @@ pub enum Fired {
     Past(Created),
 }
 
-/// A claim of runs from the queue.
-#[derive(Clone, Debug)]
-pub struct QueueClaim {
-    /// The process that is to execute them.
-    pub worker: WorkerId,
-    /// The most runs to take.
-    pub limit: usize,
-    /// How many runs of each principal the process executes: who has fewer comes first.
-    pub busy: Vec<(Arc<str>, usize)>,
-    /// The most runs of one principal that the process executes.
-    pub most: usize,
-    /// Threads on which runs may have stopped waiting for others since the last claim; `None` for any.
-    pub freed: Option<Vec<ThreadId>>,
-}
-
-/// A run that does not move ends with an error when so many processes have died over it; to hand it over is no death.
-pub const DEATHS: i32 = 3;
-
-/// What dead processes have left.
-#[derive(Clone, Debug, Default)]
-pub struct Recovered {
-    /// Runs that are ours now.
-    pub taken: Vec<ClaimedRun>,
-    /// Runs that were lost [`DEATHS`] times: they ended with an error, and threads that go with
-    /// them are gone.
-    pub ended: Vec<RunId>,
-    /// Runs that could be neither taken over nor ended, and why: nothing of them was changed.
-    pub failed: Vec<(RunId, Error)>,
-}
-
 /// Which of the open runs to read.
 #[derive(Clone, Debug)]
 pub struct OpenPage {
@@ -285,32 +257,6 @@ pub struct OpenedRun {
     pub thread: ThreadId,
     /// The run.
     pub run: RunId,
-}
-
-/// What a worker may take over.
-#[derive(Clone, Debug)]
-pub struct Recover {
-    /// The worker.
-    pub worker: WorkerId,
-    /// The runs it executes. Other runs of this worker were lost with the response to a claim;
-    /// and one of these that it has lost in the meantime it takes over only after it has learned of
-    /// that.
-    pub busy: Vec<RunId>,
-    /// How many it may take.
-    pub limit: usize,
-    /// Runs that could not be recovered just now: those behind them come first.
-    pub failed: Vec<RunId>,
-}
-
-/// A run that was taken from the queue.
-#[derive(Clone, Debug)]
-pub struct ClaimedRun {
-    /// The run, `running`.
-    pub run: Run,
-    /// Its slot.
-    pub slot: Slot,
-    /// Its principal may still write to the thread. Else it is to end without having begun.
-    pub is_permitted: bool,
 }
 
 /// The end of a run, in one transaction, gated by the slot's epoch.
@@ -393,8 +339,9 @@ pub trait Store: Send + Sync + 'static {
     async fn fire(&self, firing: Firing) -> Result<Fired, Error>;
 
     /// Takes pending runs whose slot is free and whose time has come, oldest first per branch, and in
-    /// fair shares of the principals. Each claim raises the branch's epoch.
-    async fn claim(&self, claim: QueueClaim) -> Result<Vec<ClaimedRun>, Error>;
+    /// fair shares of the principals; requests are read only of those that are taken. Each claim raises the
+    /// branch's epoch.
+    async fn claim(&self, claim: QueueClaim) -> Result<ClaimedRuns, Error>;
 
     /// Ends a run. `Fenced` when the epoch moved: another process has ended the row.
     async fn finish(&self, finish: Finish) -> Result<(), Error> {
@@ -411,6 +358,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// One run.
     async fn run(&self, thread: ThreadId, run: RunId) -> Result<Option<Run>, Error>;
+
+    /// What a run weighs with its request, without reading that.
+    async fn run_weight(&self, thread: ThreadId, run: RunId) -> Result<Option<u64>, Error>;
+
+    /// [`run`](Self::run) without what its request contains: `kwargs` is null, and there is no `metadata`.
+    async fn run_without_request(&self, thread: ThreadId, run: RunId)
+    -> Result<Option<Run>, Error>;
 
     /// A run that has ended, to be reported to its webhook; also one that is gone with its thread, as long
     /// as its report is in the outbox.

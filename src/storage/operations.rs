@@ -57,8 +57,9 @@ pub(super) mod types {
         },
         idempotency::{Claim, Claimed},
         runs::{
-            ClaimedRun, Created, CreatedBatch, EndedRun, Finish, Fired, Firing, NewRun, OpenPage,
-            OpenRunState, OpenedRun, QueueClaim, Recover, Recovered, Run, Status, Undo,
+            ClaimedRun, ClaimedRuns, Created, CreatedBatch, EndedRun, Finish, Fired, Firing,
+            NewRun, OpenPage, OpenRunState, OpenedRun, QueueClaim, Recover, Recovered, Run, Status,
+            Undo,
         },
         store::{
             Item, Namespace, Put,
@@ -229,8 +230,10 @@ macro_rules! checkpoint_operations {
 macro_rules! run_operations {
     ($run:ident for $store:ty { $($more:tt)* }) => {
         implement! { $run for $store: $crate::runs::Store {
-            critical runs::claim([&] claim: QueueClaim) -> Vec<ClaimedRun>;
+            critical runs::claim([&] claim: QueueClaim) -> ClaimedRuns;
             read runs::run(thread: ThreadId, run: RunId) -> Option<Run>;
+            read runs::run_weight(thread: ThreadId, run: RunId) -> Option<u64>;
+            read runs::run_without_request(thread: ThreadId, run: RunId) -> Option<Run>;
             read runs::runs(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<Run>;
             read runs::runs_without_requests(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<Run>;
             read runs::run_weights(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<(RunId, u64)>;
@@ -294,6 +297,7 @@ macro_rules! item_operations {
     ($run:ident for $store:ty) => {
         implement! { $run for $store: $crate::store::Store {
             read items::item([&] owner: Arc<str>, [&] namespace: Namespace, [&] key: String) -> Option<Item>;
+            read items::item_weight([&] owner: Arc<str>, [&] namespace: Namespace, [&] key: String) -> Option<u64>;
             write items::put_item([&] put: Put, most: usize) -> bool;
             write items::delete_item([&] owner: Arc<str>, [&] namespace: Namespace, [&] key: String) -> bool;
             read items::search_items([&] search: Search) -> Found;

@@ -234,6 +234,22 @@ impl Service {
         Ok(item)
     }
 
+    /// What an item of a principal weighs, without reading its value.
+    ///
+    /// # Errors
+    /// The namespace is not allowed, or the storage failed.
+    pub async fn weight(
+        &self,
+        owner: &Arc<str>,
+        namespace: Namespace,
+        key: String,
+    ) -> Result<Option<u64>, Error> {
+        namespace::check(&namespace, &key)?;
+        let inner = &self.inner;
+        let owner = owner_of(&inner.shared, owner, &namespace);
+        Ok(inner.store.item_weight(owner, namespace, key).await?)
+    }
+
     /// Stores an item of a principal; `index` are the texts that it is found by.
     ///
     /// # Errors

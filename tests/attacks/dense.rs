@@ -1,11 +1,13 @@
 //! Values of tiny items, which take many times the memory of what is stored of them.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 use test_support::client::{Client, Open};
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::Setup;
-use test_support::talk::{background, ok, slow, until};
+use test_support::talk::{background, ok, slow, until, until_within};
 
 use crate::siege::{MIB, Memory, rounds};
 
@@ -13,9 +15,17 @@ on_both_storages!(
     states_of_tiny_items_take_no_more_of_the_cache_than_others,
     states_of_tiny_items_that_are_read_at_once_are_shown_or_refused,
     runs_with_requests_of_tiny_items_are_executed_a_few_at_a_time,
+    runs_with_requests_of_tiny_items_that_become_due_together_begin_a_few_at_a_time,
+    requests_of_tiny_items_that_are_read_at_once_are_shown_or_refused,
     lists_of_tiny_items_that_nobody_reads_take_what_was_reserved,
     lists_of_threads_with_metadata_of_tiny_items_take_little_memory,
 );
+
+/// More of them.
+const LARGE: usize = 450_000;
+
+/// When runs become due that are created before.
+const DUE: Duration = Duration::from_secs(30);
 
 /// So many items take six mebibytes in memory, and a fifth of one where they are stored.
 const ITEMS: usize = 200_000;
@@ -24,6 +34,11 @@ fn setup() -> Setup {
     Setup::example("reference_server")
         .env("BACKSTITCH_MEMORY_BUDGET", "96")
         .env("BACKSTITCH_BODY_VALUES", "500000")
+}
+
+/// One that takes larger requests.
+fn larger() -> Setup {
+    setup().env("BACKSTITCH_MEMORY_BUDGET", "192")
 }
 
 fn items() -> Value {
@@ -82,22 +97,89 @@ fn states_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Place
     memory.held("states of tiny items at once", 72 * MIB);
 }
 
+/// A run that takes two times so many milliseconds, with a request of so many tiny items.
+fn dense(ms: u64, items: usize) -> Value {
+    let mut run = slow(ms, 1);
+    run["input"]["tiny"] = json!(vec![Value::Null; items]);
+    run
+}
+
+/// Waits for the end of runs, without reading their requests.
+fn all_end(client: &Client, runs: &[(String, String)]) {
+    for (thread, run) in runs {
+        let path = format!("/threads/{thread}/runs?select=run_id&select=status");
+        until_within(Duration::from_secs(180), "a run ends", || {
+            let rows = ok(client.get(&path), 200);
+            assert_eq!(rows[0]["run_id"], **run);
+            let status = rows[0]["status"].as_str().unwrap();
+            assert_ne!(status, "error");
+            status == "success"
+        });
+    }
+}
+
 fn runs_with_requests_of_tiny_items_are_executed_a_few_at_a_time(place: &Place) {
     let server = place.start(setup());
     let client = Client::of(&server);
     let memory = Memory::of(&server);
-    let mut run = slow(1000, 1);
-    run["input"]["tiny"] = items();
+    let run = dense(2500, ITEMS);
     let one = |_| {
         let thread = client.thread();
         let run = background(&client, &thread, &run);
         (thread, run)
     };
-    let runs: Vec<_> = (0..30 * rounds()).map(one).collect();
-    for (thread, run) in &runs {
-        assert_eq!(client.end_of(thread, run), "success");
+    let runs: Vec<_> = (0..60 * rounds()).map(one).collect();
+    all_end(&client, &runs);
+    memory.held("runs with requests of tiny items", 150 * MIB);
+}
+
+fn runs_with_requests_of_tiny_items_that_become_due_together_begin_a_few_at_a_time(place: &Place) {
+    let server = place.start(larger());
+    let client = Client::of(&server);
+    let begin = Instant::now();
+    let mut run = dense(500, LARGE);
+    let mut runs = Vec::new();
+    for _ in 0..60 {
+        let thread = client.thread();
+        let left = DUE.saturating_sub(begin.elapsed());
+        run["after_seconds"] = left.as_secs_f64().into();
+        let id = background(&client, &thread, &run);
+        runs.push((thread, id));
     }
-    memory.held("runs with requests of tiny items", 170 * MIB);
+    assert!(begin.elapsed() < DUE, "all of them wait when they are due");
+    let memory = Memory::of(&server);
+    all_end(&client, &runs);
+    memory.held("runs of tiny items that become due", 130 * MIB);
+}
+
+fn requests_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Place) {
+    let mut server = place.start(larger());
+    let client = Client::of(&server);
+    let run = dense(1, LARGE);
+    let mut paths = Vec::new();
+    for _ in 0..20 {
+        let thread = client.thread();
+        let id = background(&client, &thread, &run);
+        all_end(&client, &[(thread.clone(), id.clone())]);
+        paths.push(format!("/threads/{thread}/runs/{id}"));
+    }
+    server.restart();
+    let client = Client::of(&server);
+    let memory = Memory::of(&server);
+    for _ in 0..rounds() {
+        std::thread::scope(|scope| {
+            let one = |path: &String| {
+                let (client, path) = (&client, path.clone());
+                scope.spawn(move || client.get(&path).status)
+            };
+            let all: Vec<_> = (0..8).flat_map(|_| paths.iter().map(one)).collect();
+            let all: Vec<u16> = all.into_iter().map(|one| one.join().unwrap()).collect();
+            assert!(all.contains(&200), "{all:?}");
+            assert!(all.iter().all(|status| [200, 503].contains(status)));
+        });
+        until("the memory is free", || client.get(&paths[0]).status == 200);
+    }
+    memory.held("requests of tiny items at once", 100 * MIB);
 }
 
 fn lists_of_tiny_items_that_nobody_reads_take_what_was_reserved(place: &Place) {

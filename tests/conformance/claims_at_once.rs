@@ -47,11 +47,12 @@ fn claim(store: &Arc<Store>) -> JoinHandle<Vec<ClaimedRun>> {
         let claim = QueueClaim {
             worker: WorkerId::mint(),
             limit: 10,
+            slots: Default::default(),
             busy: vec![],
             most: usize::MAX,
             freed: None,
         };
-        store.claim(claim).await.unwrap()
+        store.claim(claim).await.unwrap().runs
     })
 }
 

@@ -138,6 +138,7 @@ macro_rules! backend {
                 a_run_of_a_dead_process_is_taken_over
                 a_run_that_cannot_be_recovered_leaves_the_others
                 as_many_runs_are_taken_over_as_there_is_room_for
+                lost_runs_are_taken_over_until_their_requests_take_all_slots
                 a_run_is_taken_over_by_one_of_those_who_try
                 a_run_that_is_lost_three_times_ends_as_error
                 handing_a_run_over_is_no_death
@@ -146,6 +147,8 @@ macro_rules! backend {
             );
             backend!(@room $open, queue_rights:
                 a_claim_takes_no_more_of_one_principal_than_it_may_have
+                runs_are_claimed_until_their_requests_take_all_slots
+                principals_have_slots_in_turn_by_what_their_requests_take
                 the_right_of_a_runs_principal_is_read_when_it_is_created_and_claimed
                 the_right_of_a_runs_principal_is_read_when_it_is_taken_over
             );

@@ -120,6 +120,7 @@ async fn runs_of_a_worker_whose_lease_lapsed_are_taken_over() {
             worker: alive,
             busy: busy.to_vec(),
             limit: 10,
+            slots: Default::default(),
             failed: vec![],
         };
         let found = store.recover(by).await.unwrap();
@@ -157,6 +158,7 @@ async fn a_run_whose_claim_had_no_answer_is_found_again() {
             worker: me,
             busy: busy.to_vec(),
             limit: 10,
+            slots: Default::default(),
             failed: vec![],
         };
         store.recover(by).await.unwrap().taken

@@ -152,27 +152,33 @@ impl Tasks {
         }
     }
 
+    /// A run with its request, which takes memory.
+    async fn run(&self, thread: ThreadId, run: RunId) -> Result<Option<Run>, runs::Error> {
+        let target = Target { thread, run };
+        let run = self.runs.visible_run(&self.access, target, &self.memory);
+        run.await
+    }
+
     /// The runs of a task of this agent; `None` without such a task that the client may see.
     pub async fn runs_of(&self, key: Key) -> Result<Option<Runs>, Error> {
-        let target = Target {
-            thread: key.thread,
-            run: key.run,
-        };
-        let first = match self.runs.visible_run(&self.access, target).await {
+        let first = match self.run(key.thread, key.run).await {
             Ok(Some(run)) if run.assistant == self.agent.id => run,
             Ok(_) | Err(runs::Error::NoThread(_)) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let mut last = first.clone();
         let mut resumed = 0;
         while resumed < RESUMED_MAX {
-            let next = self
-                .runs
-                .find_run(key.thread, key.run.resuming(resumed + 1))
-                .await?;
-            let Some(next) = next else { break };
-            (last, resumed) = (next, resumed + 1);
+            let next = key.run.resuming(resumed + 1);
+            if self.runs.find_row(key.thread, next).await?.is_none() {
+                break;
+            }
+            resumed += 1;
         }
+        let last = match resumed {
+            0 => None,
+            nth => self.run(key.thread, key.run.resuming(nth)).await?,
+        };
+        let last = last.unwrap_or_else(|| first.clone());
         Ok(Some(Runs {
             first,
             last,
@@ -190,7 +196,7 @@ impl Tasks {
         let Some(newest) = newest.first() else {
             return Ok(None);
         };
-        let Some(newest) = self.runs.find_run(thread, newest.id).await? else {
+        let Some(newest) = self.run(thread, newest.id).await? else {
             return Ok(None);
         };
         let key = Key::of(thread, &newest);
@@ -221,7 +227,7 @@ impl Tasks {
         let own = all.contains(&request).then_some(request);
         let name = request.to_string();
         for id in own.into_iter().chain(resumed) {
-            let Some(run) = self.runs.find_run(thread, id).await? else {
+            let Some(run) = self.run(thread, id).await? else {
                 continue;
             };
             let named = run.metadata.get(REQUEST).and_then(Value::as_str);

@@ -154,7 +154,7 @@ impl Replayed {
             ThreadId::of_run(run)
         };
         let run = Target { thread, run };
-        let row = call.runs().find_run(run.thread, run.run).await?;
+        let row = call.runs().find_row(run.thread, run.run).await?;
         if row.is_none() && call.runs().ended(&call.access, run).await?.is_none() {
             return Ok(None);
         }
@@ -162,7 +162,10 @@ impl Replayed {
             (Creates::Stream, _) => Replay::Stream(run),
             (Creates::Wait, _) => Replay::Wait(run),
             (Creates::Row, None) => return Err(gone_with_thread()),
-            (Creates::Row, Some(row)) => {
+            (Creates::Row, Some(_)) => {
+                let (access, memory) = (Access::unrestricted(), call.read_memory());
+                let row = call.runs().visible_run(&access, run, &memory);
+                let row = row.await?.ok_or_else(gone_with_thread)?;
                 let mut response = body::json(StatusCode::OK, &Value::map(render::run(&row)));
                 let named = call.path.has_thread().then_some(run.thread);
                 put_run(response.headers_mut(), named, run);
@@ -234,7 +237,7 @@ impl Replayed {
 
 /// Whether there is a run to join: its row, or its events in this process.
 async fn exists(call: &Call, run: Target) -> Result<bool, Error> {
-    match call.runs().visible_run(&call.access, run).await {
+    match call.runs().visible_row(&call.access, run).await {
         Ok(Some(_)) => Ok(true),
         Ok(None) | Err(runs::Error::NoThread(_)) => Ok(call.runs().publisher(run).is_some()),
         Err(error) => Err(error.into()),

@@ -128,7 +128,7 @@ impl Starter {
         };
         let thread = self.thread;
         let access = &self.requester.access;
-        match self.runs.visible_run(access, Target { thread, run }).await {
+        match self.runs.visible_row(access, Target { thread, run }).await {
             Ok(row) => Ok(row.map(|row| row.id)),
             Err(runs::Error::NoThread(_)) => Ok(None),
             Err(error) => Err(error.into()),

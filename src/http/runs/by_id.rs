@@ -31,7 +31,7 @@ pub(in crate::http) async fn join(call: Call) -> Result<Response<Body>, Error> {
     // A stream that cannot be resumed may outlive its run for a moment; nothing tells the end then.
     let runs = call.runs();
     if runs.handle(run).is_none()
-        && runs.find_run(run.thread, run.run).await?.is_none()
+        && runs.find_row(run.thread, run.run).await?.is_none()
         && runs.ended(&access, run).await?.is_none()
     {
         return Err(runs::Error::NoRun(run.run).into());

@@ -149,12 +149,12 @@ impl Call {
         ReadMemory::new(budget, self.payer.clone(), &self.states)
     }
 
-    /// Reserves memory for a response that shows stored values of so many bytes, until it is out.
+    /// Reserves memory for a response that shows stored values of this weight, until it is out.
     ///
     /// # Errors
     /// 503: there is not enough left.
-    pub fn reserve_response(&self, bytes: usize) -> Result<(), Error> {
-        let reserved = self.read_memory().reserve(bytes as u64);
+    pub fn reserve_response(&self, weight: u64) -> Result<(), Error> {
+        let reserved = self.read_memory().reserve(weight);
         // The response itself keeps it.
         reserved
             .map(drop)
@@ -167,7 +167,7 @@ impl Call {
     /// 503: there is not enough left.
     pub fn reserve_values<'a>(&self, values: impl Iterator<Item = &'a Value>) -> Result<(), Error> {
         let memory: usize = values.map(Value::memory).sum();
-        self.reserve_response(memory / IN_MEMORY as usize)
+        self.reserve_response(memory as u64 / IN_MEMORY)
     }
 
     pub fn idempotency(&self) -> &idempotency::Service {

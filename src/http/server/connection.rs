@@ -13,11 +13,10 @@ use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
-    sync::Semaphore,
     time::{Instant, Sleep, sleep},
 };
 
-use super::{options::Options, progress::Progress};
+use super::{options::Options, progress::Progress, slots::ConnectionSlots};
 
 /// What the requests of one connection share.
 #[derive(Clone, Debug)]
@@ -26,7 +25,7 @@ pub struct Connection {
     /// The address at its other end, without the port.
     pub peer: Arc<str>,
     /// Slots for its running handlers.
-    pub slots: Arc<Semaphore>,
+    pub slots: ConnectionSlots,
 }
 
 /// What happens on a connection. hyper's own head timeout starts before the first byte of a

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use hyper::{Request, Response, body::Body as HttpBody};
 use parking_lot::Mutex;
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_service::Service;
 
@@ -24,6 +24,7 @@ use super::{
     dispatch::Dispatcher,
     handover,
     options::Options,
+    slots::ConnectionSlots,
 };
 use crate::http::Services;
 
@@ -38,7 +39,7 @@ pub struct Peer(pub IpAddr);
 pub struct Embedded {
     dispatcher: Arc<Dispatcher>,
     /// Another server bounds its connections.
-    slots: Arc<Semaphore>,
+    slots: ConnectionSlots,
     /// Requests whose responses have not ended.
     requests: Arc<Mutex<TaskTracker>>,
 }
@@ -53,7 +54,7 @@ impl Embedded {
         cut: CancellationToken,
     ) -> Self {
         // Those who wait for the share of a principal must not keep others out.
-        let slots = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
+        let slots = ConnectionSlots::new(usize::MAX);
         let shared = Shared::new(services, options, drain, cut);
         Self {
             dispatcher: Arc::new(Dispatcher::new(shared)),

@@ -29,6 +29,7 @@ use super::{
     dispatch::Dispatcher,
     options::Options,
     progress::StreamExecutor,
+    slots::ConnectionSlots,
 };
 use crate::http::Services;
 
@@ -169,7 +170,7 @@ impl Server {
                 let connection = Connection {
                     activity: activity.clone(),
                     peer,
-                    slots: Arc::new(Semaphore::new(shared.options.connection_requests)),
+                    slots: ConnectionSlots::new(shared.options.connection_requests),
                 };
                 service_fn(move |request: Request<Incoming>| {
                     let request = request.map(RequestBody::new);

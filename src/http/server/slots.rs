@@ -20,6 +20,29 @@ use crate::{
     http::parse::params::Query,
 };
 
+/// How many requests of one connection are worked on at once. Those that have begun go first, as among those of
+/// their principal.
+#[derive(Clone, Debug)]
+pub struct ConnectionSlots {
+    permits: Arc<Permits>,
+    /// All of them have one line.
+    name: Arc<str>,
+}
+
+impl ConnectionSlots {
+    /// So many.
+    pub fn new(most: usize) -> Self {
+        Self {
+            permits: Permits::new(most),
+            name: Arc::default(),
+        }
+    }
+
+    async fn wait(&self, priority: Priority) -> Permit {
+        self.permits.wait(&self.name, priority).await
+    }
+}
+
 /// The slots of a server.
 #[derive(Debug)]
 pub struct Slots {
@@ -47,7 +70,7 @@ impl Slots {
     /// 429: other requests of the connection or of the principal had their slots for too long; 503: those of all did.
     pub async fn take(
         &self,
-        connection: &Arc<Semaphore>,
+        connection: &ConnectionSlots,
         principal: Option<&Arc<str>>,
     ) -> Result<Slot, Error> {
         let share = principal.map(|principal| (self.shares.clone(), principal.clone()));
@@ -61,7 +84,7 @@ impl Slots {
 
     /// A slot of the connection alone, for probes: they are answered also when the server is busy, and wait as long
     /// as it takes.
-    pub async fn take_for_probe(&self, connection: &Arc<Semaphore>) -> Result<Slot, Error> {
+    pub async fn take_for_probe(&self, connection: &ConnectionSlots) -> Result<Slot, Error> {
         let needed = Needed {
             connection: connection.clone(),
             share: None,
@@ -83,14 +106,14 @@ pub struct Slot {
 /// What a slot is made of.
 #[derive(Debug)]
 struct Needed {
-    connection: Arc<Semaphore>,
+    connection: ConnectionSlots,
     share: Option<(Arc<Permits>, Arc<str>)>,
     all: Option<Arc<Semaphore>>,
 }
 
 #[derive(Debug)]
 struct Taken {
-    _connection: OwnedSemaphorePermit,
+    _connection: Permit,
     _share: Option<Permit>,
     _all: Option<OwnedSemaphorePermit>,
 }
@@ -106,7 +129,7 @@ impl Slot {
     }
 
     /// Lets others have the slot while something is waited for that may fail: then it is not taken again. Else this
-    /// request has it again before those of its principal that have had none.
+    /// request has it again before those of its connection and of its principal that have had none.
     ///
     /// # Errors
     /// What is waited for, or those of [`Slots::take`]: the request must not have changed anything yet.
@@ -142,7 +165,7 @@ impl Needed {
     async fn take(&self, priority: Priority, limit: Duration) -> Result<Taken, Error> {
         let begin = Instant::now();
         let left = || limit.saturating_sub(begin.elapsed());
-        let connection = timeout(left(), self.connection.clone().acquire_owned()).await;
+        let connection = timeout(left(), self.connection.wait(priority)).await;
         let connection = connection.map_err(|_| {
             too_many(
                 "Other requests on this connection are not answered yet: wait for their responses or send fewer \
@@ -171,10 +194,10 @@ impl Needed {
             }
             None => None,
         };
-        // The semaphores are never closed.
         Ok(Taken {
-            _connection: connection.map_err(|error| Error::internal(&error))?,
+            _connection: connection,
             _share: share,
+            // The semaphore is never closed.
             _all: all.transpose().map_err(|error| Error::internal(&error))?,
         })
     }
@@ -262,7 +285,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_waits_too_long_is_told_for_whom() {
         let slots = Arc::new(Slots::new(4, LIMIT));
-        let connection = |most| Arc::new(Semaphore::new(most));
+        let connection = ConnectionSlots::new;
         let (ann, bob): (Arc<str>, Arc<str>) = ("ann".into(), "bob".into());
         let (small, large) = (connection(1), connection(9));
         let first = slots.take(&small, Some(&ann)).await.unwrap();
@@ -301,7 +324,7 @@ mod tests {
     /// A request that waits for so long for its principal's share, and then for one of all slots.
     async fn status_after(of_own: Duration) -> Option<u16> {
         let slots = Slots::new(2, LIMIT);
-        let connection = Arc::new(Semaphore::new(9));
+        let connection = ConnectionSlots::new(9);
         let (ann, bob): (Arc<str>, Arc<str>) = ("ann".into(), "bob".into());
         let held = slots.take(&connection, Some(&ann)).await.unwrap();
         let _other = slots.take(&connection, Some(&bob)).await.unwrap();
@@ -329,7 +352,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_slot_that_was_lent_is_had_again_before_new_ones_and_all_its_waits_have_one_limit() {
         let slots = Slots::new(2, LIMIT);
-        let connection = Arc::new(Semaphore::new(9));
+        let connection = ConnectionSlots::new(9);
         let ann: Arc<str> = "ann".into();
         let take = || slots.take(&connection, Some(&ann));
         let held = take().await.unwrap();
@@ -364,10 +387,42 @@ mod tests {
         assert!(new.await.is_ok());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_slot_that_was_lent_is_had_again_before_new_requests_of_its_connection() {
+        let slots = Slots::new(9, LIMIT);
+        let connection = ConnectionSlots::new(1);
+        let take = || slots.take(&connection, None);
+        let slot = take().await.unwrap();
+        let other = Mutex::new(None);
+        let body = async {
+            *other.lock() = Some(take().await.unwrap());
+            tokio::time::sleep(LIMIT / 2).await;
+            Ok::<_, Error>("body")
+        };
+        let mut lent = Box::pin(slot.try_lend(body));
+        assert!(futures::poll!(lent.as_mut()).is_pending());
+        let mut new = std::pin::pin!(take());
+        assert!(
+            futures::poll!(new.as_mut()).is_pending(),
+            "another one has it while the body comes"
+        );
+        tokio::time::sleep(LIMIT * 3 / 4).await;
+        assert!(
+            futures::poll!(lent.as_mut()).is_pending(),
+            "it waits behind that one"
+        );
+        other.lock().take();
+        assert!(futures::poll!(new.as_mut()).is_pending());
+        assert_eq!(lent.as_mut().await.unwrap(), "body");
+        drop(lent);
+        drop(slot);
+        assert!(new.await.is_ok());
+    }
+
     #[tokio::test]
     async fn slots_are_bounded_by_connection_by_principal_and_in_all() {
         let slots = Slots::new(4, LIMIT);
-        let connection = |most| Arc::new(Semaphore::new(most));
+        let connection = ConnectionSlots::new;
         let (ann, bob): (Arc<str>, Arc<str>) = ("ann".into(), "bob".into());
         let (small, large) = (connection(1), connection(9));
         let first = slots.take(&small, Some(&ann)).await.unwrap();

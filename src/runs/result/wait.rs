@@ -38,7 +38,7 @@ impl Service {
         {
             return (**result).clone();
         }
-        let row = self.find_run(run.thread, run.run).await;
+        let row = self.find_row(run.thread, run.run).await;
         match (row, result) {
             (Ok(None), _) if !temporary => RunResult::not_found(),
             (Ok(Some(row)), None) if !row.status.is_final() => RunResult::failed(
@@ -69,7 +69,7 @@ impl Service {
             let result = async move { service.result(run, false, handle).await };
             return Ok(Some(result.boxed()));
         }
-        let Some(row) = self.find_run(run.thread, run.run).await? else {
+        let Some(row) = self.find_row(run.thread, run.run).await? else {
             if let Ok(handle) = begun.try_recv() {
                 let result = async move { service.result(run, true, handle).await };
                 return Ok(Some(result.boxed()));
@@ -90,17 +90,15 @@ impl Service {
     async fn remote_result(
         &self,
         run: Target,
-        mut row: Run,
+        row: Run,
         mut begun: oneshot::Receiver<RunHandle>,
         memory: Option<ReadMemory>,
     ) -> RunResult {
-        // It may be large, and the wait long.
-        row.kwargs = Value::Null;
         let is_past = row.status.is_final();
         let mut changes = self.shared.hints.watch(run.thread);
         self.await_end_of(&row).await;
         loop {
-            let waits = match self.find_run(run.thread, run.run).await {
+            let waits = match self.find_row(run.thread, run.run).await {
                 Ok(Some(row)) if row.status.is_final() => {
                     let result = self.result_read_in(&row, memory.as_ref()).await;
                     return RunResult {

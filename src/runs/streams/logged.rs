@@ -160,7 +160,7 @@ impl LoggedStream {
         if let Logged::Frames(frames) = self.read_log(u64::MAX).await? {
             return Ok(Some(frames));
         }
-        let row = self.service.find_run(self.run.thread, self.run.run).await?;
+        let row = self.service.find_row(self.run.thread, self.run.run).await?;
         let rest = match row.filter(|row| row.attempt > 0) {
             Some(row) => self.how_it_ended(&row).await?,
             None => self.how_it_failed().await?,
@@ -233,7 +233,7 @@ impl LoggedStream {
         // The log shows most ends.
         let is_hinted = self.service.shared.hints.is_connected();
         if self.pause == LAST_POLL || self.publisher.is_none() || is_hinted {
-            let row = self.service.find_run(self.run.thread, self.run.run).await?;
+            let row = self.service.find_row(self.run.thread, self.run.run).await?;
             if row.is_none_or(|row| row.status.is_final()) {
                 return self.end().await;
             }

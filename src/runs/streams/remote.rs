@@ -61,7 +61,7 @@ impl FrameSource for RemoteStream {
                 State::Ended => return None,
                 State::Waiting(begun) => begun,
             };
-            let pause = match self.service.find_run(self.run.thread, self.run.run).await {
+            let pause = match self.service.find_row(self.run.thread, self.run.run).await {
                 Ok(Some(row)) if row.status.is_final() => {
                     let result = self.service.result_of_row(&row).await;
                     self.state = State::Ended;
@@ -161,7 +161,7 @@ impl Service {
         };
         let may_be_deleted = publisher.is_closed() && !publisher.is_temporary();
         let is_gone = may_be_deleted
-            && (self.find_run(run.thread, run.run).await?.is_none()
+            && (self.find_row(run.thread, run.run).await?.is_none()
                 || publisher.is_logged()
                     && publisher.last() > 0
                     && self.shared.parts.log.end_of_run(run.run).await? == 0);

@@ -8,7 +8,7 @@ use std::{
 use tokio::time::MissedTickBehavior;
 
 use super::AT_ONCE;
-use crate::runs::{ClaimedRun, QueueClaim, Service};
+use crate::runs::{ClaimedRun, ClaimedRuns, QueueClaim, Service};
 
 /// Ticks of the poll after which all of the queue is gone through, also when no run waits here.
 const ROUND: u32 = 5;
@@ -44,17 +44,16 @@ impl Service {
                 let claim = QueueClaim {
                     worker: self.shared.worker,
                     limit,
+                    slots: self.request_slots(),
                     busy: busy.clone(),
                     most: self.most_of_one(),
                     freed: inner.freed.lock().take(),
                 };
                 match self.shared.parts.runs.claim(claim).await {
-                    Ok(claimed) => {
-                        // Whoever reads less than the limit has read all.
-                        let more = claimed.len() >= limit;
+                    Ok(ClaimedRuns { runs, more }) => {
                         inner.contended.store(more, Ordering::Relaxed);
-                        *inner.full.lock() = self.full(busy, &claimed);
-                        self.execute_claimed(claimed);
+                        *inner.full.lock() = self.full(busy, &runs);
+                        self.execute_claimed(runs);
                         if !more {
                             break;
                         }

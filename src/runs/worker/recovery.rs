@@ -52,6 +52,7 @@ impl Service {
                 worker: self.shared.worker,
                 busy: self.inner.active.lock().running().keys().copied().collect(),
                 limit: slots.count,
+                slots: self.request_slots(),
                 failed: failed.clone(),
             };
             let found = self.shared.parts.runs.recover(by).await?;
@@ -146,7 +147,7 @@ impl Service {
 
     /// Ends the stream of a run that waits here, if the run has ended.
     pub(in crate::runs) async fn end_if_final(&self, thread: ThreadId, run: RunId) {
-        match self.find_run(thread, run).await {
+        match self.find_row(thread, run).await {
             Ok(Some(row)) if row.status.is_final() => self.end_by_row(row),
             Ok(None) => match self.result_of_log(Target { thread, run }).await {
                 Ok(Some(result)) => self.end_as(run, result),

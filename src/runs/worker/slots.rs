@@ -6,7 +6,7 @@ use std::sync::{Arc, atomic::Ordering};
 use crate::{
     id::{RunId, ThreadId},
     runs::{
-        Service,
+        RequestSlots, Service,
         active::{ActiveRuns, Reserved},
     },
     value::Value,
@@ -14,9 +14,6 @@ use crate::{
 
 /// The least memory of a request for which a run takes one more slot.
 const LEAST: usize = 16 << 10;
-
-/// Runs that are looked for at once while runs with large requests are executed.
-const FEW: usize = 4;
 
 /// Slots that are kept while runs for them are looked for; given back when this is dropped, since the runs that were
 /// found have begun then.
@@ -95,12 +92,6 @@ impl Service {
         } else {
             self.free(&active)
         };
-        // What they bring along is known only once they are here.
-        let most = if active.has_large() {
-            most.min(FEW)
-        } else {
-            most
-        };
         let count = free.min(most);
         active.claim(count);
         drop(active);
@@ -115,13 +106,20 @@ impl Service {
         slots.saturating_sub(active.taken())
     }
 
-    /// How many slots a run takes: its request is in memory as long as it is executed, and those of all runs
-    /// together may take half of the memory for states. None takes more than an eighth of all slots.
+    /// How many slots a run with this request takes.
     pub(in crate::runs) fn slots_of(&self, request: &Value) -> usize {
+        self.request_slots().of(request.memory())
+    }
+
+    /// How many slots runs take: a request is in memory as long as its run is executed, and those of all runs
+    /// together may take half of the memory for states. None takes more than an eighth of all slots.
+    pub(in crate::runs) fn request_slots(&self) -> RequestSlots {
         let options = &self.inner.options;
-        let of_slot = (options.state_memory / 2 / options.slots.max(1)).max(LEAST);
-        let most = (options.slots / 8).max(1);
-        request.memory().div_ceil(of_slot).clamp(1, most)
+        let of_slot = options.state_memory / 2 / options.slots.max(1);
+        RequestSlots {
+            bytes: of_slot.max(LEAST),
+            most: (options.slots / 8).max(1),
+        }
     }
 
     /// The most runs of one principal that are executed here: something is left for the others, who

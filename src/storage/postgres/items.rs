@@ -23,6 +23,13 @@ const SELECT: &str = "
 SELECT namespace, key, type, value, created_at, updated_at, ttl FROM store_items
  WHERE owner = $1 AND namespace = $2 AND key = $3 AND (expires_at IS NULL OR expires_at > now())";
 
+const WEIGHT: &str = concat!(
+    "SELECT ",
+    weight!("type", "value"),
+    " AS weight FROM store_items
+ WHERE owner = $1 AND namespace = $2 AND key = $3 AND (expires_at IS NULL OR expires_at > now())"
+);
+
 /// The next items of a range, from a namespace and a key on.
 const PAGE: &str = "
 SELECT namespace, key, type, value, created_at, updated_at, ttl FROM store_items
@@ -158,6 +165,20 @@ pub(super) async fn item(
 ) -> Result<Option<Item>> {
     let found = sized_item(db, owner, namespace, key).await?;
     Ok(found.map(|(item, _)| item))
+}
+
+pub(super) async fn item_weight(
+    db: &Object,
+    owner: &Arc<str>,
+    namespace: &Namespace,
+    key: &str,
+) -> Result<Option<u64>> {
+    let (labels, stored) = (names(namespace), name(key));
+    let params: Params<'_, 3> = [&&**owner, &labels, &stored];
+    let read = |row: &Row| -> Result<u64, Error> {
+        Ok(u64::try_from(column::<i64>(row, "weight")?).unwrap_or(0))
+    };
+    one(db, WEIGHT, &params, read).await
 }
 
 /// An item, and how many bytes its value has where it is stored.
@@ -342,4 +363,6 @@ pub(super) async fn sweep_items(db: &Object, limit: usize) -> Result<u64> {
     execute(db, SWEEP, &[&limit]).await
 }
 
-statements!(SELECT, PAGE, NAMES, NAMESPACES, PUT, DELETE, REFRESH, SWEEP);
+statements!(
+    SELECT, WEIGHT, PAGE, NAMES, NAMESPACES, PUT, DELETE, REFRESH, SWEEP
+);

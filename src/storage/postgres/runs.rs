@@ -74,22 +74,51 @@ const RUNS: &str = concat!(
       ORDER BY r.seq DESC LIMIT $3 OFFSET $4"
 );
 
-/// [`RUNS`] with what is not read of them left out.
-const RUNS_WITHOUT_REQUESTS: &str = "
-SELECT r.tree_id, r.run_id, r.thread_id, r.branch_id, r.assistant_id, r.status, 'null'::jsonb AS metadata, r.type, NULL::bytea AS kwargs,
+/// The columns of a run with what its request contains left out.
+macro_rules! columns_without_request {
+    () => {
+        " r.tree_id, r.run_id, r.thread_id, r.branch_id, r.assistant_id, r.status, 'null'::jsonb AS metadata, r.type, NULL::bytea AS kwargs,
        r.address, r.strategy, r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at,
-       r.base_checkpoint_id, r.principal, r.thread_user
-  FROM runs r WHERE r.thread_id = $1 AND ($2::text IS NULL OR r.status = $2)
- ORDER BY r.seq DESC LIMIT $3 OFFSET $4";
+       r.base_checkpoint_id, r.principal, r.thread_user "
+    };
+}
+
+const RUN_WITHOUT_REQUEST: &str = concat!(
+    "SELECT",
+    columns_without_request!(),
+    "FROM runs r WHERE r.run_id = $2 AND r.thread_id = $1"
+);
+
+const RUNS_WITHOUT_REQUESTS: &str = concat!(
+    "SELECT",
+    columns_without_request!(),
+    "FROM runs r WHERE r.thread_id = $1 AND ($2::text IS NULL OR r.status = $2)
+      ORDER BY r.seq DESC LIMIT $3 OFFSET $4"
+);
+
+/// What the request of the run `r` weighs.
+macro_rules! request_weight {
+    () => {
+        concat!(
+            "(COALESCE(",
+            weight!("r.type", "r.kwargs"),
+            ", 0) + COALESCE(",
+            json_weight!("r.metadata::text"),
+            ", 0))::bigint AS weight"
+        )
+    };
+}
+
+const RUN_WEIGHT: &str = concat!(
+    "SELECT ",
+    request_weight!(),
+    " FROM runs r WHERE r.run_id = $2 AND r.thread_id = $1"
+);
 
 const RUN_WEIGHTS: &str = concat!(
-    "
-SELECT r.run_id, (COALESCE(",
-    weight!("r.type", "r.kwargs"),
-    ", 0) + COALESCE(",
-    json_weight!("r.metadata::text"),
-    ", 0))::bigint AS weight
-  FROM runs r WHERE r.thread_id = $1 AND ($2::text IS NULL OR r.status = $2)
+    "SELECT r.run_id, ",
+    request_weight!(),
+    " FROM runs r WHERE r.thread_id = $1 AND ($2::text IS NULL OR r.status = $2)
  ORDER BY r.seq DESC LIMIT $3 OFFSET $4"
 );
 
@@ -107,6 +136,23 @@ UNION ALL
 
 pub(super) async fn run(db: &Object, thread: ThreadId, run: RunId) -> Result<Option<Run>> {
     one(db, RUN, &[&thread.0, &run.0], run_of).await
+}
+
+pub(super) async fn run_without_request(
+    db: &Object,
+    thread: ThreadId,
+    run: RunId,
+) -> Result<Option<Run>> {
+    one(db, RUN_WITHOUT_REQUEST, &[&thread.0, &run.0], run_of).await
+}
+
+pub(super) async fn run_weight(db: &Object, thread: ThreadId, run: RunId) -> Result<Option<u64>> {
+    one(db, RUN_WEIGHT, &[&thread.0, &run.0], weight_of).await
+}
+
+fn weight_of(row: &Row) -> Result<u64, Error> {
+    let weight: i64 = column(row, "weight")?;
+    Ok(u64::try_from(weight).unwrap_or(0))
 }
 
 const THREAD: &str = "SELECT thread_id FROM runs WHERE run_id = $1";
@@ -156,9 +202,7 @@ pub(super) async fn run_weights(
     offset: usize,
 ) -> Result<Vec<(RunId, u64)>> {
     of_thread(db, RUN_WEIGHTS, (thread, status, limit, offset), |row| {
-        let weight: i64 = column(row, "weight")?;
-        let weight = u64::try_from(weight).unwrap_or(0);
-        Ok((RunId(column(row, "run_id")?), weight))
+        Ok((RunId(column(row, "run_id")?), weight_of(row)?))
     })
     .await
 }
@@ -199,4 +243,4 @@ pub(super) async fn retire(store: &Store, worker: WorkerId) -> Result<(), Error>
     .await
 }
 
-statements!(RENEW, RETIRE, RUN, THREAD, ENDED, RUNS, RUNS_WITHOUT_REQUESTS, RUN_WEIGHTS; cancel, claim, create, finish, fire, open_runs, reclaim, recover, undo);
+statements!(RENEW, RETIRE, RUN, RUN_WITHOUT_REQUEST, RUN_WEIGHT, THREAD, ENDED, RUNS, RUNS_WITHOUT_REQUESTS, RUN_WEIGHTS; cancel, claim, create, finish, fire, open_runs, reclaim, recover, undo);

@@ -19,6 +19,13 @@ use crate::{
 const SELECT: &str = "SELECT namespace, key, type, value, created_at, updated_at, ttl FROM store_items \
   WHERE owner = ?1 AND namespace = ?2 AND key = ?3 AND (expires_at IS NULL OR expires_at > ?4)";
 
+const WEIGHT: &str = concat!(
+    "SELECT ",
+    weight!("type", "value"),
+    " FROM store_items \
+  WHERE owner = ?1 AND namespace = ?2 AND key = ?3 AND (expires_at IS NULL OR expires_at > ?4)"
+);
+
 /// The items of a range. Its reader reads the values of only those that it wants.
 const PAGE: &str = "SELECT namespace, key, type, value, created_at, updated_at, ttl FROM store_items \
   WHERE owner = ?1 AND namespace >= ?2 AND namespace < ?3 \
@@ -126,6 +133,18 @@ pub(super) fn item(
     key: &str,
 ) -> Result<Option<Item>> {
     Ok(sized_item(db, owner, namespace, key)?.map(|(item, _)| item))
+}
+
+pub(super) fn item_weight(
+    db: &Connection,
+    owner: &Arc<str>,
+    namespace: &Namespace,
+    key: &str,
+) -> Result<Option<u64>> {
+    let mut statement = db.prepare_cached(WEIGHT)?;
+    let name = params![&**owner, bytes(namespace), key, Timestamp::now().0];
+    let found = statement.query_row(name, |row| row.get::<_, i64>(0));
+    Ok(found.optional()?.map(i64::unsigned_abs))
 }
 
 /// An item, and how many bytes its value has where it is stored.

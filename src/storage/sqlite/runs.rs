@@ -55,20 +55,47 @@ pub(super) const OF_THREAD: &str = select!(
      ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4"
 );
 
-/// [`OF_THREAD`] with what is not read of them left out.
-pub(super) const WITHOUT_REQUESTS: &str = "SELECT r.run_id, r.tree_id, r.thread_id, \
-    r.branch_id, r.assistant_id, r.status, NULL, r.type, NULL, r.address, r.strategy, \
-    r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, r.created_at, \
-    r.updated_at, r.base_checkpoint_id, r.principal, r.thread_user FROM runs r \
-    WHERE r.thread_id = ?1 AND (?2 IS NULL OR r.status = ?2) \
-    ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4";
+/// A query for runs with what their requests contain left out.
+macro_rules! select_without_request {
+    ($rest:literal) => {
+        concat!(
+            "SELECT r.run_id, r.tree_id, r.thread_id, r.branch_id, r.assistant_id, r.status, NULL, \
+             r.type, NULL, r.address, r.strategy, r.attempt, r.temporary, r.error, \
+             r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at, r.base_checkpoint_id, \
+             r.principal, r.thread_user FROM runs r ",
+            $rest
+        )
+    };
+}
+
+pub(super) const WITHOUT_REQUESTS: &str = select_without_request!(
+    "WHERE r.thread_id = ?1 AND (?2 IS NULL OR r.status = ?2) \
+     ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4"
+);
+
+/// What the request of the run `r` weighs.
+macro_rules! request_weight {
+    () => {
+        concat!(
+            "coalesce(",
+            weight!("r.type", "r.kwargs"),
+            ", 0) + coalesce(",
+            json_weight!("r.metadata"),
+            ", 0)"
+        )
+    };
+}
+
+const WEIGHT: &str = concat!(
+    "SELECT ",
+    request_weight!(),
+    " FROM runs r WHERE r.run_id = ?1 AND r.thread_id = ?2"
+);
 
 pub(super) const WEIGHTS: &str = concat!(
-    "SELECT r.run_id, coalesce(",
-    weight!("r.type", "r.kwargs"),
-    ", 0) + coalesce(",
-    json_weight!("r.metadata"),
-    ", 0) FROM runs r \
+    "SELECT r.run_id, ",
+    request_weight!(),
+    " FROM runs r \
     WHERE r.thread_id = ?1 AND (?2 IS NULL OR r.status = ?2) \
     ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4"
 );
@@ -80,6 +107,25 @@ pub(super) fn run(db: &Connection, thread: ThreadId, run: RunId) -> Result<Optio
         ))?
         .query_row(params![run, thread], read_run)
         .optional()?)
+}
+
+pub(super) fn run_without_request(
+    db: &Connection,
+    thread: ThreadId,
+    run: RunId,
+) -> Result<Option<Run>> {
+    Ok(db
+        .prepare_cached(select_without_request!(
+            "WHERE r.run_id = ?1 AND r.thread_id = ?2"
+        ))?
+        .query_row(params![run, thread], read_run)
+        .optional()?)
+}
+
+pub(super) fn run_weight(db: &Connection, thread: ThreadId, run: RunId) -> Result<Option<u64>> {
+    let mut statement = db.prepare_cached(WEIGHT)?;
+    let found = statement.query_row(params![run, thread], |row| row.get::<_, i64>(0));
+    Ok(found.optional()?.map(i64::unsigned_abs))
 }
 
 pub(super) const THREAD: &str = "SELECT thread_id FROM runs WHERE run_id = ?1";

@@ -340,6 +340,7 @@ pub async fn a_takeover_supersedes_what_no_checkpoint_stands_for(b: &Backend) {
         worker: me,
         busy: vec![],
         limit: 10,
+        slots: Default::default(),
         failed: vec![],
     };
     let mut taken = b.runs.recover(recover).await.unwrap().taken;

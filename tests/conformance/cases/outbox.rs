@@ -184,6 +184,7 @@ pub async fn every_end_of_a_run_with_a_webhook_is_reported_once(b: &Backend) {
                 worker,
                 busy: vec![],
                 limit: 10,
+                slots: Default::default(),
                 failed: vec![],
             };
             ended.extend(b.runs.recover(by).await.unwrap().ended);

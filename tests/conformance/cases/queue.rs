@@ -5,9 +5,10 @@ use std::{sync::Arc, time::Duration};
 use backstitch::{
     checkpoint::Error,
     id::{RunId, ThreadId, WorkerId},
-    runs::{Created, NewRun, QueueClaim, Recover, Recovered, Status},
+    runs::{Created, NewRun, QueueClaim, Recover, Recovered, RequestSlots, Status},
     tree::Outcome,
     value,
+    value::Value,
 };
 
 use super::backend::*;
@@ -17,6 +18,7 @@ pub(super) fn anything(limit: usize) -> QueueClaim {
     QueueClaim {
         worker: WorkerId::mint(),
         limit,
+        slots: Default::default(),
         busy: vec![],
         most: usize::MAX,
         freed: None,
@@ -25,7 +27,7 @@ pub(super) fn anything(limit: usize) -> QueueClaim {
 
 /// The runs of a claim, for one thread or a few.
 async fn claim(b: &Backend, limit: usize) -> Vec<RunId> {
-    let claimed = b.runs.claim(anything(limit)).await.unwrap();
+    let claimed = b.runs.claim(anything(limit)).await.unwrap().runs;
     claimed.iter().map(|claimed| claimed.run.id).collect()
 }
 
@@ -43,6 +45,7 @@ pub async fn runs_of_a_slot_are_claimed_one_by_one_in_order(b: &Backend) {
         .claim(anything(10))
         .await
         .unwrap()
+        .runs
         .try_into()
         .unwrap();
     assert_eq!(next.run.id, second.id);
@@ -78,7 +81,7 @@ pub async fn a_run_is_claimed_once_however_many_ask(b: &Backend) {
         claimers.push(tokio::spawn(async move {
             let mut mine = Vec::new();
             loop {
-                let claimed = runs.claim(anything(3)).await.unwrap();
+                let claimed = runs.claim(anything(3)).await.unwrap().runs;
                 if claimed.is_empty() {
                     return mine;
                 }
@@ -217,6 +220,7 @@ pub(super) async fn recover(b: &Backend, worker: WorkerId, limit: usize) -> Reco
         worker,
         busy: vec![],
         limit,
+        slots: Default::default(),
         failed: vec![],
     };
     b.runs.recover(by).await.unwrap()
@@ -300,6 +304,7 @@ pub async fn a_run_that_cannot_be_recovered_leaves_the_others(b: &Backend) {
         worker: me,
         busy: vec![],
         limit: 1,
+        slots: Default::default(),
         failed: vec![bad.id],
     };
     let found = b.runs.recover(by).await.unwrap();
@@ -319,6 +324,37 @@ pub async fn as_many_runs_are_taken_over_as_there_is_room_for(b: &Backend) {
     assert!(taken(0).await.is_empty());
     assert_eq!(taken(2).await, lost[..2]);
     assert_eq!(taken(2).await, lost[2..]);
+}
+
+pub async fn lost_runs_are_taken_over_until_their_requests_take_all_slots(b: &Backend) {
+    let (dead, me) = (dead(b).await, WorkerId::mint());
+    let mut lost = vec![];
+    for items in [0, 50_000, 50_000, 0] {
+        let items = Value::list(vec![Value::Null; items]);
+        let new = NewRun {
+            kwargs: value!({ "input": items }),
+            ..by(dead, b.thread().await)
+        };
+        lost.push(b.start(new).await.0.id);
+    }
+    let taken = async || -> Vec<RunId> {
+        let by = Recover {
+            worker: me,
+            busy: vec![],
+            limit: 3,
+            slots: RequestSlots {
+                bytes: 64 << 10,
+                most: 3,
+            },
+            failed: vec![],
+        };
+        let found = b.runs.recover(by).await.unwrap();
+        found.taken.iter().map(|taken| taken.run.id).collect()
+    };
+    assert_eq!(taken().await, lost[..2]);
+    assert_eq!(taken().await, lost[2..3]);
+    assert_eq!(taken().await, lost[3..]);
+    assert!(taken().await.is_empty());
 }
 
 pub async fn a_run_is_taken_over_by_one_of_those_who_try(b: &Backend) {

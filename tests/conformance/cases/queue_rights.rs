@@ -1,11 +1,13 @@
 //! Runs of principals in the queue: how many are claimed of one, and what each may do by then.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use backstitch::{
-    id::{ThreadId, WorkerId},
-    runs::{Created, NewRun, QueueClaim},
+    id::{RunId, ThreadId, WorkerId},
+    runs::{Created, NewRun, QueueClaim, RequestSlots},
     tree::members::{Access, Level},
+    value,
+    value::Value,
 };
 
 use super::backend::*;
@@ -46,7 +48,7 @@ pub async fn a_claim_takes_no_more_of_one_principal_than_it_may_have(b: &Backend
             most: 3,
             ..anything(10)
         };
-        let claimed = b.runs.claim(claim).await.unwrap();
+        let claimed = b.runs.claim(claim).await.unwrap().runs;
         let mut claimed: Vec<_> = claimed.iter().map(|one| one.run.id).collect();
         claimed.sort();
         claimed
@@ -57,6 +59,89 @@ pub async fn a_claim_takes_no_more_of_one_principal_than_it_may_have(b: &Backend
     assert!(claim(3).await.is_empty());
     assert_eq!(claim(2).await, of_one[2..3]);
     assert_eq!(claim(0).await, of_one[3..]);
+}
+
+/// A run that waits, with a request of so many items, which take many times their bytes in memory.
+async fn waiting(b: &Backend, items: usize, is_bobs: bool) -> RunId {
+    let thread = b.thread().await;
+    let new = if is_bobs {
+        share(b, thread, Some(Level::Writer)).await;
+        of_bob(thread, None)
+    } else {
+        NewRun {
+            claim: None,
+            ..new_run(thread)
+        }
+    };
+    let items = Value::list(vec![Value::Null; items]);
+    let new = NewRun {
+        kwargs: value!({ "input": items }),
+        ..new
+    };
+    b.queue(new).await.id
+}
+
+/// One slot for each twenty thousand of these items, and none takes more than four.
+fn slots() -> RequestSlots {
+    RequestSlots {
+        bytes: 20_000 * size_of::<Value>(),
+        most: 4,
+    }
+}
+
+pub async fn runs_are_claimed_until_their_requests_take_all_slots(b: &Backend) {
+    let claim = async |limit: usize| {
+        let claim = QueueClaim {
+            slots: slots(),
+            ..anything(limit)
+        };
+        let claimed = b.runs.claim(claim).await.unwrap();
+        let ids: Vec<_> = claimed.runs.iter().map(|one| one.run.id).collect();
+        (ids, claimed.more)
+    };
+    let mut runs = vec![];
+    for items in [0, 25_000, 0, 99_999, 0, 25_000, 25_000, 25_000] {
+        runs.push(waiting(b, items, false).await);
+    }
+    // They take 1, 2, 1, 4, 1, 2, 2 and 2.
+    assert_eq!(claim(3).await, (runs[..2].to_vec(), true));
+    assert_eq!(
+        claim(2).await,
+        (runs[2..4].to_vec(), true),
+        "the last one may take more than is left"
+    );
+    assert_eq!(claim(4).await, (runs[4..7].to_vec(), true));
+    assert_eq!(claim(4).await, (runs[7..].to_vec(), false));
+    assert_eq!(claim(4).await, (vec![], false));
+}
+
+pub async fn principals_have_slots_in_turn_by_what_their_requests_take(b: &Backend) {
+    let mut bobs = vec![];
+    for items in [99_999, 0, 99_999, 0] {
+        bobs.push(waiting(b, items, true).await);
+    }
+    let mut own = vec![];
+    for _ in 0..6 {
+        own.push(waiting(b, 0, false).await);
+    }
+    let claim = async |limit: usize, busy: usize| {
+        let claim = QueueClaim {
+            slots: slots(),
+            busy: vec![("bob".into(), busy)],
+            most: 6,
+            ..anything(limit)
+        };
+        let claimed = b.runs.claim(claim).await.unwrap().runs;
+        let ids = claimed.iter().map(|one| one.run.id);
+        ids.collect::<HashSet<_>>()
+    };
+    // Bob's first run takes four slots: then it is the others' turn until they have as many.
+    let expected = [bobs[0], own[0], own[1], own[2], own[3]];
+    assert_eq!(claim(8, 0).await, HashSet::from(expected));
+    // With these bob has five, and with the next one all he may have.
+    let expected = [bobs[1], bobs[2], own[4], own[5]];
+    assert_eq!(claim(20, 4).await, HashSet::from(expected));
+    assert_eq!(claim(20, 0).await, HashSet::from([bobs[3]]));
 }
 
 pub async fn the_right_of_a_runs_principal_is_read_when_it_is_created_and_claimed(b: &Backend) {
@@ -73,7 +158,7 @@ pub async fn the_right_of_a_runs_principal_is_read_when_it_is_created_and_claime
     ];
     assert_eq!(first.principal.as_deref(), Some("bob"));
     let claim = async || {
-        let claimed = b.runs.claim(anything(10)).await.unwrap();
+        let claimed = b.runs.claim(anything(10)).await.unwrap().runs;
         let [claimed] = claimed.try_into().unwrap();
         claimed
     };

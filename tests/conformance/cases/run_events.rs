@@ -85,11 +85,12 @@ pub async fn runs_log_what_is_decided_for_all_storages(b: &Backend) {
     let claim = QueueClaim {
         worker: WorkerId::mint(),
         limit: 1,
+        slots: Default::default(),
         busy: vec![],
         most: 1,
         freed: None,
     };
-    let [claimed] = b.runs.claim(claim).await.unwrap().try_into().unwrap();
+    let [claimed] = b.runs.claim(claim).await.unwrap().runs.try_into().unwrap();
     log.has([started(waiting.id, branch)]).await;
 
     let head = Some(b.line(&claimed.slot, None, 1).await[0]);
@@ -182,6 +183,7 @@ pub async fn lost_runs_log_what_is_decided_for_all_storages(b: &Backend) {
             worker,
             busy: vec![],
             limit: 10,
+            slots: Default::default(),
             failed: vec![],
         };
         let recovered = b.runs.recover(by).await.unwrap();

@@ -1,5 +1,7 @@
 //! Claiming runs: takes pending runs from the queue, in fair shares.
 
+use std::collections::HashMap;
+
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -14,7 +16,7 @@ use super::{
 };
 use crate::{
     checkpoint::Error,
-    runs::{ClaimedRun, QueueClaim},
+    runs::{ClaimedRun, ClaimedRuns, QueueClaim},
 };
 
 /// Whether a run `r` of a thread `t` waits for others of its branch `b`. `OFFSET 0` keeps the planner
@@ -49,32 +51,42 @@ UPDATE runs r SET behind = false FROM (
  WHERE r.run_id = d.run_id AND r.tree_id = d.tree_id"
 );
 
-/// Runs whose turn may have come: of every principal the oldest ones, and first those of principals
-/// ($1) of which fewer are executed here ($2), of none more than $4 with those.
-const READY: &str = "
+/// Runs whose turn may have come, with the slots that they take ($5 bytes each, none more than $6): of every principal the
+/// oldest ones, and first those of principals ($1) whose runs take fewer here ($2); of none more once those take $4.
+const READY: &str = concat!(
+    "
 WITH RECURSIVE p AS (
   (SELECT COALESCE(r.principal, '') AS name FROM runs r WHERE r.status = 'pending' AND NOT r.behind ORDER BY COALESCE(r.principal, '') LIMIT 1)
   UNION ALL
   SELECT (SELECT COALESCE(r.principal, '') FROM runs r WHERE r.status = 'pending' AND NOT r.behind AND COALESCE(r.principal, '') > p.name
            ORDER BY COALESCE(r.principal, '') LIMIT 1)
     FROM p WHERE p.name IS NOT NULL)
-SELECT x.run_id FROM p CROSS JOIN LATERAL (
-  SELECT r.run_id, r.run_at, r.seq, row_number() OVER (ORDER BY r.run_at, r.seq)
+SELECT x.run_id, x.slots FROM p CROSS JOIN LATERAL (
+  SELECT o.run_id, o.run_at, o.seq, o.slots, sum(o.slots) OVER (ORDER BY o.run_at, o.seq) - o.slots
          + COALESCE((SELECT s.busy FROM unnest($1::text[], $2::int[]) s(name, busy) WHERE s.name = p.name), 0) AS turn
-    FROM runs r WHERE r.status = 'pending' AND NOT r.behind AND COALESCE(r.principal, '') = p.name AND r.run_at <= now()
-   ORDER BY r.run_at, r.seq LIMIT $3) x
- WHERE p.name IS NOT NULL AND (x.turn <= $4 OR p.name = '') ORDER BY x.turn, x.run_at, x.seq LIMIT $3";
+    FROM (
+      SELECT r.run_id, r.run_at, r.seq, LEAST((COALESCE(",
+    memory!("r.type", "r.kwargs"),
+    ", 1) - 1) / $5::bigint + 1, $6::bigint)::int AS slots
+        FROM runs r WHERE r.status = 'pending' AND NOT r.behind AND COALESCE(r.principal, '') = p.name AND r.run_at <= now()
+       ORDER BY r.run_at, r.seq LIMIT $3) o) x
+ WHERE p.name IS NOT NULL AND (x.turn < $4 OR p.name = '') ORDER BY x.turn, x.run_at, x.seq LIMIT $3"
+);
 
-/// Takes runs whose turn has come, in their order, whose slots are free. Whether one is `behind` is read
-/// once it is locked: a change of rights that this statement cannot see has set it.
+/// Takes runs whose turn has come ($2), in their order, whose slots are free, until they take $3 ($4 has how many each
+/// takes). Whether one is `behind` is read once it is locked: a change of rights that this statement cannot see has
+/// set it.
 const CLAIM: &str = concat!(
     "
-WITH c AS (
-  SELECT r.tree_id, r.run_id, b.branch_id FROM runs r JOIN threads t ON t.thread_id = r.thread_id AND t.deleted_at IS NULL
+WITH l AS (
+  SELECT r.tree_id, r.run_id, b.branch_id, array_position($2, r.run_id) AS nth FROM runs r JOIN threads t ON t.thread_id = r.thread_id AND t.deleted_at IS NULL
     JOIN branches b ON b.branch_id = COALESCE(r.branch_id, t.active_branch_id) AND CASE WHEN b.tree_id = r.tree_id THEN true END
    WHERE r.run_id = ANY ($2::uuid[]) AND CASE WHEN r.status = 'pending' THEN r.run_at <= now() END AND NOT r.behind AND NOT ",
     waits!(),
     " ORDER BY array_position($2, r.run_id) LIMIT $3 FOR UPDATE OF b, r SKIP LOCKED),
+c AS (
+  SELECT o.tree_id, o.run_id, o.branch_id FROM (
+    SELECT l.*, sum(($4::int[])[l.nth]) OVER (ORDER BY l.nth) - ($4::int[])[l.nth] AS taken FROM l) o WHERE o.taken < $3),
 f AS (
   UPDATE branches b SET writer_epoch = b.writer_epoch + 1 FROM c WHERE b.tree_id = c.tree_id AND b.branch_id = c.branch_id
   RETURNING b.tree_id, b.branch_id, b.writer_epoch, b.head_checkpoint_id, b.head_depth),
@@ -115,7 +127,7 @@ const ROUNDS: usize = 8;
 pub(in super::super) async fn claim(
     db: &Object,
     claim: &QueueClaim,
-) -> Result<Vec<ClaimedRun>, Failure> {
+) -> Result<ClaimedRuns, Failure> {
     let threads: Vec<Uuid> = match &claim.freed {
         Some(threads) => threads.iter().map(|thread| thread.0).collect(),
         None => {
@@ -137,31 +149,50 @@ pub(in super::super) async fn claim(
     let limit = i64::try_from(claim.limit).unwrap_or(i64::MAX);
     let considered = i64::try_from(claim.limit.saturating_mul(SPARE)).unwrap_or(i64::MAX);
     let most = i64::try_from(claim.most).unwrap_or(i64::MAX);
+    let bytes = i64::try_from(claim.slots.bytes).unwrap_or(i64::MAX);
+    let most_slots = i64::try_from(claim.slots.most).unwrap_or(i64::MAX);
     let ready = prepare(db, READY).await?;
     for _ in 0..ROUNDS {
         let rows = db
-            .query(&ready, &[&names, &busy, &considered, &most])
+            .query(
+                &ready,
+                &[&names, &busy, &considered, &most, &bytes, &most_slots],
+            )
             .await?;
-        let runs = rows.iter().map(|row| column(row, "run_id"));
-        let mut runs = runs.collect::<Result<Vec<Uuid>, Error>>()?;
+        let mut slots: HashMap<Uuid, i32> = HashMap::with_capacity(rows.len());
+        let mut runs: Vec<Uuid> = Vec::with_capacity(rows.len());
+        let mut each: Vec<i32> = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let (run, taken) = (column(row, "run_id")?, column(row, "slots")?);
+            runs.push(run);
+            each.push(taken);
+            slots.insert(run, taken);
+        }
         if runs.is_empty() {
             break;
         }
         let statement = prepare(db, CLAIM).await?;
-        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
-            [&claim.worker.0, &runs, &limit];
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
+            [&claim.worker.0, &runs, &limit, &each];
         let mut rows = db.query(&statement, &params).await?;
         let found = claimed(&mut rows)?;
-        if found.len() < claim.limit.min(runs.len()) {
-            runs.retain(|run| found.iter().all(|claimed| claimed.run.id.0 != *run));
+        for one in &found {
+            slots.remove(&one.run.id.0);
+        }
+        let total: i64 = each.iter().copied().map(i64::from).sum();
+        let left: i64 = slots.values().copied().map(i64::from).sum();
+        let more = total - left >= limit;
+        // Who did not take as much as it could has passed over what waits for others.
+        if !more && !slots.is_empty() {
+            runs.retain(|run| slots.contains_key(run));
             let put_back = prepare(db, PUT_BACK).await?;
             db.execute(&put_back, &[&runs]).await?;
         }
         if !found.is_empty() {
-            return Ok(found);
+            return Ok(ClaimedRuns { runs: found, more });
         }
     }
-    Ok(vec![])
+    Ok(ClaimedRuns::default())
 }
 
 /// Runs that were claimed, oldest first.

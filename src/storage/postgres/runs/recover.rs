@@ -29,7 +29,7 @@ use crate::{
 /// not know of, since the response to its claim was lost. Only of the first ones the process
 /// `died`. While the database was down nobody could renew, so nothing lapses within one lease of
 /// its start. A run that another worker takes meanwhile has another epoch when its row is read
-/// again under the lock, and is left alone.
+/// again under the lock, and is left alone. No more of a request is read than how much there is of it.
 const LOST: &str = "
 WITH l AS MATERIALIZED (
   SELECT r.tree_id, r.run_id, r.epoch, r.seq, w.worker_id IS NOT NULL AND r.worker_id <> $1 AS died
@@ -37,7 +37,7 @@ WITH l AS MATERIALIZED (
    WHERE r.status = 'running' AND r.run_id <> ALL ($2::uuid[])
      AND CASE WHEN r.worker_id = $1 THEN r.updated_at + w.lease < now()
               ELSE w.worker_id IS NULL OR (w.lease_until < now() AND pg_postmaster_start_time() + w.lease < now()) END)
-SELECT r.run_id, b.head_checkpoint_id, r.losses, r.lost_at, l.died
+SELECT r.run_id, b.head_checkpoint_id, r.losses, r.lost_at, l.died, r.type, octet_length(r.kwargs) AS bytes
   FROM l JOIN runs r ON r.tree_id = l.tree_id AND r.run_id = l.run_id AND CASE WHEN r.status = 'running' THEN r.epoch = l.epoch END
     JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id
  ORDER BY l.seq LIMIT $3 FOR UPDATE OF b, r SKIP LOCKED";
@@ -100,7 +100,7 @@ pub(in super::super) async fn recover(db: &mut Object, by: &Recover) -> Result<R
     let rows = transaction
         .query(&lost, &[&by.worker.0, &left, &limit])
         .await?;
-    let lost = Lost::of(&rows)?;
+    let lost = Lost::of(&rows, by)?;
     let together = transaction.savepoint("lost").await?;
     let recovered = match change(&together, by.worker, &lost).await {
         Ok(recovered) => {
@@ -190,9 +190,14 @@ struct Lost {
 }
 
 impl Lost {
-    fn of(rows: &[Row]) -> Result<Self, Error> {
+    /// Of these rows as many as take all slots that there are; what is behind them waits.
+    fn of(rows: &[Row], by: &Recover) -> Result<Self, Error> {
         let mut lost = Self::default();
+        let mut slots = 0;
         for row in rows {
+            if slots >= by.limit {
+                break;
+            }
             let run = column(row, "run_id")?;
             let found = LostRun {
                 died: column(row, "died")?,
@@ -203,6 +208,9 @@ impl Lost {
             match found.recovery() {
                 Recovery::End => lost.ended.push(run),
                 Recovery::TakeOver { losses, lost_at } => {
+                    let bytes = column::<Option<i32>>(row, "bytes")?.unwrap_or(0);
+                    let bytes = usize::try_from(bytes).unwrap_or(0);
+                    slots += by.slots.of_stored(column(row, "type")?, bytes);
                     lost.taken.push(run);
                     lost.losses.push(losses);
                     lost.lost_at.push(lost_at.map(|id| id.0));

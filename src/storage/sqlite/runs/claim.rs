@@ -1,5 +1,7 @@
 //! Claiming runs: takes pending runs from the queue, in fair shares.
 
+use std::{collections::HashMap, sync::Arc};
+
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{
@@ -9,7 +11,7 @@ use super::{
 use crate::{
     checkpoint::{Result, Slot},
     id::{RunId, ThreadId, WorkerId},
-    runs::{ClaimedRun, QueueClaim, Run, Status, transitions::run_events},
+    runs::{ClaimedRun, ClaimedRuns, QueueClaim, Run, Status, transitions::run_events},
     time::Timestamp,
     tree::members::Level,
 };
@@ -69,7 +71,7 @@ pub(super) const CLAIM: &str = concat!(
 const PUT_BACK: &str = "UPDATE runs SET behind = 1 WHERE run_id = ?1 AND status = 'pending'";
 
 /// See [`runs::Store::claim`](crate::runs::Store::claim).
-pub(in super::super) fn claim(db: &Connection, claim: &QueueClaim) -> Result<Vec<ClaimedRun>> {
+pub(in super::super) fn claim(db: &Connection, claim: &QueueClaim) -> Result<ClaimedRuns> {
     match &claim.freed {
         Some(threads) => {
             for thread in threads {
@@ -85,11 +87,12 @@ pub(in super::super) fn claim(db: &Connection, claim: &QueueClaim) -> Result<Vec
         }
     }
     let now = Timestamp::now();
-    let mut claimed = vec![];
-    loop {
-        let ready = ready(db, claim, claim.limit - claimed.len(), &claimed, now)?;
+    let mut taken = Taken::default();
+    'passes: loop {
+        let left = claim.limit.saturating_sub(taken.slots);
+        let ready = ready(db, claim, left, &taken, now)?;
         if ready.is_empty() {
-            return Ok(claimed);
+            break;
         }
         for run in ready {
             let found = db
@@ -101,13 +104,45 @@ pub(in super::super) fn claim(db: &Connection, claim: &QueueClaim) -> Result<Vec
                 })
                 .optional()?;
             match found {
-                Some((run, slot)) => claimed.push(take(db, run, slot, claim.worker, now)?),
+                Some((run, slot)) => {
+                    let slots = claim.slots.of(run.kwargs.memory());
+                    taken.add(take(db, run, slot, claim.worker, now)?, slots);
+                    if taken.slots >= claim.limit {
+                        break 'passes;
+                    }
+                    // Others have fewer slots than its principal now, or the principal has all it may have.
+                    if slots > 1 {
+                        break;
+                    }
+                }
                 // It waits for others after all: another branch became the active one.
                 None => {
                     db.prepare_cached(PUT_BACK)?.execute([run])?;
                 }
             }
         }
+    }
+    Ok(ClaimedRuns {
+        more: taken.slots >= claim.limit,
+        runs: taken.runs,
+    })
+}
+
+/// Runs that were claimed, and how many slots they take.
+#[derive(Default)]
+struct Taken {
+    runs: Vec<ClaimedRun>,
+    slots: usize,
+    /// By principal.
+    of_each: HashMap<Arc<str>, usize>,
+}
+
+impl Taken {
+    fn add(&mut self, claimed: ClaimedRun, slots: usize) {
+        self.slots += slots;
+        let principal = claimed.run.principal.clone().unwrap_or_default();
+        *self.of_each.entry(principal).or_default() += slots;
+        self.runs.push(claimed);
     }
 }
 
@@ -122,12 +157,12 @@ fn advance(db: &Connection, thread: ThreadId) -> Result<()> {
 }
 
 /// At most so many runs whose turn may have come: of every principal the oldest ones, and first those of
-/// principals of which fewer are executed, but of none more than it may have.
+/// principals whose runs take fewer slots, but of none more than it may have.
 fn ready(
     db: &Connection,
     claim: &QueueClaim,
     limit: usize,
-    taken: &[ClaimedRun],
+    taken: &Taken,
     now: Timestamp,
 ) -> Result<Vec<RunId>> {
     let mut found: Vec<(usize, i64, i64, RunId)> = vec![];
@@ -139,10 +174,8 @@ fn ready(
     {
         let mut busy = claim.busy.iter();
         let busy = busy.find(|(name, _)| **name == *principal);
-        let taken = taken
-            .iter()
-            .filter(|one| one.run.principal.as_deref().unwrap_or_default() == principal);
-        let mut turn = busy.map_or(0, |(_, runs)| *runs) + taken.count();
+        let taken = taken.of_each.get(&*principal).copied();
+        let mut turn = busy.map_or(0, |(_, slots)| *slots) + taken.unwrap_or(0);
         let most = if principal.is_empty() {
             limit
         } else {

@@ -48,18 +48,7 @@ pub(in super::super) fn recover(db: &Connection, by: &Recover) -> Result<Recover
     let left = by.busy.iter().chain(&by.failed);
     let left = left.map(|run| format!("\"{}\"", run.0.simple()));
     let left = format!("[{}]", left.collect::<Vec<_>>().join(","));
-    let lost: Vec<(ClaimedRun, LostRun)> = db
-        .prepare_cached(LOST)?
-        .query_map(
-            params![
-                by.worker,
-                i64::try_from(by.limit).unwrap_or(i64::MAX),
-                now.0 - REFUSED,
-                left,
-            ],
-            read_lost,
-        )?
-        .collect::<Result<_, _>>()?;
+    let lost = lost(db, by, now, &left)?;
     let mut recovered = Recovered::default();
     for (ClaimedRun { run, slot, .. }, lost) in lost {
         // One that cannot be written must not keep the others from going on.
@@ -89,6 +78,30 @@ pub(in super::super) fn recover(db: &Connection, by: &Recover) -> Result<Recover
     )?
     .execute([by.worker])?;
     Ok(recovered)
+}
+
+/// Lost runs, as many as take all slots that there are: no request is read of those behind them.
+fn lost(
+    db: &Connection,
+    by: &Recover,
+    now: Timestamp,
+    left: &str,
+) -> Result<Vec<(ClaimedRun, LostRun)>> {
+    let limit = i64::try_from(by.limit).unwrap_or(i64::MAX);
+    let mut statement = db.prepare_cached(LOST)?;
+    let rows = statement.query_map(params![by.worker, limit, now.0 - REFUSED, left], read_lost)?;
+    let (mut found, mut slots) = (vec![], 0);
+    for row in rows {
+        let (claimed, lost) = row?;
+        if let Recovery::TakeOver { .. } = lost.recovery() {
+            slots += by.slots.of(claimed.run.kwargs.memory());
+        }
+        found.push((claimed, lost));
+        if slots >= by.limit {
+            break;
+        }
+    }
+    Ok(found)
 }
 
 pub(super) fn read_lost(row: &Row<'_>) -> rusqlite::Result<(ClaimedRun, LostRun)> {

@@ -50,6 +50,8 @@ pub(super) async fn operate<S: Rooms>(store: &S, known: &mut Known) {
 async fn items<S: Rooms>(store: &S) {
     let (few, key) = (labels(&["few"]), "0".to_owned());
     store.item(ann(), few.clone(), key.clone()).await.unwrap();
+    let weight = store.item_weight(ann(), few.clone(), key.clone());
+    weight.await.unwrap();
     let again = put(few.clone(), key.clone(), Some(Duration::from_secs(99)));
     store.put_item(again, usize::MAX >> 1).await.unwrap();
     // Replaced also by whoever may have no other one.
