@@ -108,7 +108,7 @@ pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
     let target = target(&call)?;
     let Some(run) = call.runs().visible_run(&call.access, target).await? else {
         // A thread that is missing is named; a run has the plain form here, unlike at deletion.
-        call.threads().get(target.thread).await?;
+        call.threads().check(target.thread).await?;
         return Err(Error::not_found());
     };
     call.reserve_values(std::iter::once(&run.kwargs))?;

@@ -23,6 +23,10 @@ use crate::{
 /// How long the response to a change waits for memory.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What shows a thread whose values are too large.
+const WITHOUT_VALUES: &str =
+    ", or leave out `values` and `interrupts` with `select` of POST /threads/search";
+
 /// Threads read at once when their values decide.
 const BATCH: usize = 100;
 
@@ -227,10 +231,11 @@ impl Service {
     /// A thread as clients see it; a large head is read once there is memory for it.
     ///
     /// # Errors
-    /// There is none, or the storage failed.
+    /// There is none, or the client may never have as much; or the storage failed.
     pub(super) async fn weighed_view(&self, row: Thread) -> Result<View> {
         let head = self.shared.weighed_head(&row, BATCH_BYTES).await?;
-        let _memory = self.reserve(head.as_ref().map_or(0, Weighed::weight))?;
+        let weight = head.as_ref().map_or(0, Weighed::weight);
+        let _memory = self.reserve(weight, WITHOUT_VALUES)?;
         let head = self.shown_head(&row, head).await?;
         self.access.record_shown(row.id);
         Ok(view_of(row, head))

@@ -150,8 +150,7 @@ pub fn decode_first(rows: &StoredRows) -> Result<Option<Decoded>, Error> {
 }
 
 /// Loads one checkpoint, a large one after `reserve` has allowed it: that is called with what
-/// it weighs, before they are read where `id` is known to be the checkpoint, else before they are
-/// decoded.
+/// it weighs, before its values are read. `id` is the checkpoint if it is known.
 ///
 /// # Errors
 /// As [`checkpoint`], or that of `reserve`.
@@ -162,19 +161,30 @@ pub async fn reserved_checkpoint<M, E: From<Error>>(
     reserve: impl Fn(u64) -> Result<M, E>,
 ) -> Result<Option<(Decoded, Option<M>)>, E> {
     let (tree, ns) = (query.tree, query.ns.clone());
-    let mut memory = None;
-    if let Some(id) = id {
-        match weighed(saver, tree, &ns, id, AT_ONCE).await? {
-            // One that has gone meanwhile is looked for by its address.
-            Weighed::Missing => {}
-            Weighed::Read(rows) => {
-                if let Some(decoded) = decode_first(&rows)? {
-                    let decoded = resolve_references(saver, tree, &ns, decoded).await?;
-                    return Ok(Some((decoded, None)));
-                }
+    let id = match id {
+        Some(id) => id,
+        None => {
+            let address = Query {
+                values: false,
+                ..query.clone()
+            };
+            match saver.load(address).await? {
+                Some(found) => found.row.id,
+                None => return Ok(None),
             }
-            Weighed::Large(bytes) => memory = Some(reserve(bytes)?),
         }
+    };
+    let mut memory = None;
+    match weighed(saver, tree, &ns, id, AT_ONCE).await? {
+        // One that has gone meanwhile is looked for by its address.
+        Weighed::Missing => {}
+        Weighed::Read(rows) => {
+            if let Some(decoded) = decode_first(&rows)? {
+                let decoded = resolve_references(saver, tree, &ns, decoded).await?;
+                return Ok(Some((decoded, None)));
+            }
+        }
+        Weighed::Large(bytes) => memory = Some(reserve(bytes)?),
     }
     let Some(stored) = saver.load(query).await? else {
         return Ok(None);

@@ -16,6 +16,7 @@ mod fairness;
 mod floods;
 mod hot;
 mod http2;
+mod large_states;
 mod lists;
 mod locks;
 mod pages;

@@ -124,7 +124,7 @@ async fn begin(
         }
     }
     let view = match context {
-        Some(thread) => match call.threads().get(thread).await {
+        Some(thread) => match call.threads().get_patiently(thread).await {
             Ok(view) => Some(view),
             Err(threads::Error::NoThread(_)) => None,
             Err(error) => return Err(Error::from(error).into()),

@@ -229,7 +229,7 @@ impl Tasks {
             return Ok(None);
         };
         let last = &runs.last;
-        let view = self.threads.get(key.thread).await?;
+        let view = self.threads.get_patiently(key.thread).await?;
         // Interrupts are those of the head, and the task's while the head is what it left.
         let open = if view.row.head == last.last_checkpoint {
             interrupts(&view.interrupts)
@@ -255,7 +255,7 @@ impl Tasks {
 
     /// The tasks of a context, newest first, without their histories and artifacts.
     pub async fn of_context(&self, thread: ThreadId) -> Result<Vec<Task>, Error> {
-        let view = match self.threads.get(thread).await {
+        let view = match self.threads.get_patiently(thread).await {
             Ok(view) => view,
             Err(threads::Error::NoThread(_)) => return Ok(vec![]),
             Err(error) => return Err(error.into()),

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use crate::{
     budget::{Budget, Refusal, Reservation},
     runs::listing::{BATCH_BYTES, IN_MEMORY},
+    tree::error::{Error, Result},
 };
 
 /// What was reserved for the states of a response; it is free again once this is dropped.
@@ -58,6 +59,19 @@ impl ReadMemory {
         Ok(None)
     }
 
+    /// As [`reserve`](Self::reserve), for a state that the response shows. One that takes more alone than one payer
+    /// may have is refused; `instead` says what else its client can do.
+    ///
+    /// # Errors
+    /// 413 for such a state, 503 when there is not enough left.
+    pub fn reserve_state(&self, weight: u64, instead: &str) -> Result<Option<Reservation>> {
+        let most = BATCH_BYTES.max(self.budget.share() as u64 / IN_MEMORY);
+        if weight > most {
+            return Err(Error::state_too_large(weight, most, instead));
+        }
+        self.reserve(weight).map_err(|_| Error::no_memory())
+    }
+
     /// As [`reserve`](Self::reserve), but of what the response has none.
     ///
     /// # Errors
@@ -102,6 +116,25 @@ mod tests {
         assert_eq!(budget.reserved(), 50 << 20);
         assert_eq!(memory.reserve(2 << 20).unwrap_err(), Refusal::Exhausted);
         drop(largest);
+        assert_eq!(budget.reserved(), 0);
+    }
+
+    #[test]
+    fn a_state_that_takes_more_than_one_payer_may_have_is_refused_and_one_of_just_that_is_not() {
+        let budget = Budget::new(120 << 20);
+        let memory = ReadMemory::new(budget.clone(), "ann".into(), &Arc::default());
+        let whole = memory.reserve_state(10 << 20, "").unwrap();
+        assert_eq!(budget.reserved(), 60 << 20);
+        let code = |weight| match memory.reserve_state(weight, " or so").unwrap_err() {
+            Error::Refused { code, detail, .. } => (code, detail.contains("BUDGET or so")),
+            other => panic!("{other}"),
+        };
+        assert_eq!(code((10 << 20) + 1), ("too_large", true));
+        assert_eq!(code(2 << 20), ("no_memory", false));
+        drop(whole);
+        // However little memory there is, small states take none.
+        let memory = ReadMemory::new(Budget::new(1), "ann".into(), &Arc::default());
+        assert!(memory.reserve_state(BATCH_BYTES, "").unwrap().is_none());
         assert_eq!(budget.reserved(), 0);
     }
 

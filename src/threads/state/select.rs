@@ -124,7 +124,7 @@ impl Service {
             && let Some(known) = self.shared.cache.get(thread.tree, read.row.id)
         {
             // To show it takes as much as if it had been read.
-            let memory = self.reserve(known.weight() + read.weight())?;
+            let memory = self.reserve(known.weight() + read.weight(), "")?;
             let decoded = frame::with_row(&known, &read)?;
             // They were written before what refers to them.
             let saver = &self.shared.parts.saver;
@@ -146,7 +146,7 @@ impl Service {
             at,
             values: true,
         };
-        let reserve = |stored| self.reserve(stored);
+        let reserve = |weight| self.reserve(weight, "");
         let loaded = load::reserved_checkpoint(saver, query, known, reserve).await?;
         let Some((decoded, memory)) = loaded else {
             return Ok(None);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::{
-    budget::{Refusal, Reservation},
+    budget::Reservation,
     checkpoint::{At, Query, Saver, cache::DecodedCheckpoints, frame::Decoded},
     id::{CheckpointId, ThreadId, TreeId},
     tree::{
@@ -31,8 +31,7 @@ pub struct MessageContents<'a> {
 }
 
 /// Takes the memory of a state of which so many bytes are stored; the reservation may also go elsewhere.
-pub type ReserveMemory<'a> =
-    Box<dyn Fn(u64) -> Result<Option<Reservation>, Refusal> + Send + Sync + 'a>;
+pub type ReserveMemory<'a> = Box<dyn Fn(u64) -> Result<Option<Reservation>> + Send + Sync + 'a>;
 
 impl MessageContents<'_> {
     /// A checkpoint of the root namespace; none if it was pruned. Of its pending writes nothing
@@ -53,10 +52,7 @@ impl MessageContents<'_> {
         };
         let reserve = |stored| {
             let reserved = self.reserve.as_ref().map(|reserve| reserve(stored));
-            reserved.transpose().map_err(|_| {
-                let detail = "Too many large states are being read. Try again later.";
-                Error::refused(ErrorKind::NoMemory, "no_memory", detail)
-            })
+            reserved.transpose()
         };
         let loaded = load::reserved_checkpoint(self.saver, query, Some(id), reserve).await?;
         let Some((mut decoded, _memory)) = loaded else {
@@ -74,6 +70,20 @@ impl MessageContents<'_> {
     pub async fn messages(&self, id: CheckpointId) -> Result<Option<MessageList>> {
         let decoded = self.decoded(id).await?;
         Ok(decoded.map(|decoded| self.of_state(&decoded)))
+    }
+
+    /// The same for what shows a few of them beside other things: none also of a state that is too large to be read.
+    ///
+    /// # Errors
+    /// As [`decoded`](Self::decoded).
+    pub async fn messages_if_small(&self, id: CheckpointId) -> Result<Option<MessageList>> {
+        match self.messages(id).await {
+            Err(Error::Refused {
+                kind: ErrorKind::TooLarge,
+                ..
+            }) => Ok(None),
+            found => found,
+        }
     }
 
     /// The messages of a state.
