@@ -1,6 +1,10 @@
 //! Checkpoints as they are loaded: decoded, with the pending writes that count.
 
+mod references;
+
 use std::{collections::HashMap, sync::Arc};
+
+pub use references::References;
 
 use crate::{
     checkpoint::{
@@ -63,8 +67,7 @@ pub async fn checkpoint(
     }
 }
 
-/// Loads one checkpoint without the values that its pending writes refer to. A page of them is
-/// completed at once by [`resolve_references_of_page`].
+/// Loads one checkpoint without the values that its pending writes refer to.
 ///
 /// # Errors
 /// As [`checkpoint`].
@@ -150,7 +153,8 @@ pub fn decode_first(rows: &StoredRows) -> Result<Option<Decoded>, Error> {
 }
 
 /// Loads one checkpoint, a large one after `reserve` has allowed it: that is called with what
-/// it weighs, before its values are read. `id` is the checkpoint if it is known.
+/// it weighs, before its values are read, and once more with all of it where what its pending writes
+/// refer to is large too. `id` is the checkpoint if it is known.
 ///
 /// # Errors
 /// As [`checkpoint`], or that of `reserve`.
@@ -179,9 +183,13 @@ pub async fn reserved_checkpoint<M, E: From<Error>>(
         // One that has gone meanwhile is looked for by its address.
         Weighed::Missing => {}
         Weighed::Read(rows) => {
-            if let Some(decoded) = decode_first(&rows)? {
-                let decoded = resolve_references(saver, tree, &ns, decoded).await?;
-                return Ok(Some((decoded, None)));
+            if let Some(mut decoded) = decode_first(&rows)? {
+                let page = std::slice::from_mut(&mut decoded);
+                let references = References::of(saver, tree, &ns, page).await?;
+                let weight = rows.weight() + references.weight();
+                let memory = (weight > AT_ONCE).then(|| reserve(weight)).transpose()?;
+                references.resolve(page).await?;
+                return Ok(Some((decoded, memory)));
             }
         }
         Weighed::Large(bytes) => memory = Some(reserve(bytes)?),
@@ -189,16 +197,24 @@ pub async fn reserved_checkpoint<M, E: From<Error>>(
     let Some(stored) = saver.load(query).await? else {
         return Ok(None);
     };
+    let weight = stored.weight();
     if memory.is_none() {
-        memory = Some(reserve(stored.weight())?);
+        memory = Some(reserve(weight)?);
     }
-    let decoded = frame::decode(&stored)?;
+    let mut decoded = frame::decode(&stored)?;
     drop(stored);
-    let decoded = resolve_references(saver, tree, &ns, decoded).await?;
+    let page = std::slice::from_mut(&mut decoded);
+    let references = References::of(saver, tree, &ns, page).await?;
+    if references.weight() > AT_ONCE {
+        // Who waits for more while it has some may wait for ever.
+        drop(memory);
+        memory = Some(reserve(weight + references.weight())?);
+    }
+    references.resolve(page).await?;
     Ok(Some((decoded, memory)))
 }
 
-/// Fills in the values of pending writes that are stored as references to blobs.
+/// Fills in the values of pending writes that are stored as references to blobs, whatever they weigh.
 ///
 /// # Errors
 /// The storage failed, or a row cannot be read.
@@ -208,43 +224,8 @@ pub async fn resolve_references(
     ns: &Arc<str>,
     mut decoded: Decoded,
 ) -> Result<Decoded, Error> {
-    resolve_references_of_page(saver, tree, ns, std::slice::from_mut(&mut decoded)).await?;
+    let page = std::slice::from_mut(&mut decoded);
+    let references = References::of(saver, tree, ns, page).await?;
+    references.resolve(page).await?;
     Ok(decoded)
-}
-
-/// [`resolve_references`] for several checkpoints of one namespace. The blobs of a page mostly
-/// share the base versions that they are deltas of, and each of those is read once.
-///
-/// # Errors
-/// The storage failed, or a row cannot be read.
-pub async fn resolve_references_of_page(
-    saver: &Arc<dyn Saver>,
-    tree: TreeId,
-    ns: &Arc<str>,
-    page: &mut [Decoded],
-) -> Result<(), Error> {
-    let named = |decoded: &Decoded| {
-        let references = decoded.references.iter();
-        let named = references.map(|(at, version)| {
-            let channel = decoded.writes.get(*at).map(|(_, write)| &write.channel);
-            (channel.cloned().unwrap_or_default(), *version)
-        });
-        named.collect::<Vec<_>>()
-    };
-    let references: Vec<_> = page.iter().flat_map(named).collect();
-    if references.is_empty() {
-        return Ok(());
-    }
-    let rows = saver.blobs(tree, ns.clone(), references).await?;
-    let chains = Chains::new(&rows);
-    for decoded in page {
-        for (at, version) in std::mem::take(&mut decoded.references) {
-            let write = &mut decoded.writes[at].1;
-            let items = chains
-                .items(&write.channel, version)
-                .map_err(Error::Corrupt)?;
-            write.value = items.unwrap_or_default();
-        }
-    }
-    Ok(())
 }

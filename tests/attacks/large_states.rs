@@ -5,7 +5,7 @@ use test_support::client::Client;
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::{Server, Setup};
-use test_support::talk::{background, ok};
+use test_support::talk::{background, ok, until};
 
 use crate::lists::thread_of_texts;
 
@@ -13,6 +13,7 @@ on_both_storages!(
     a_state_above_the_share_of_a_client_is_refused_until_it_is_smaller,
     what_shows_single_messages_of_a_state_above_the_share_shows_the_rest,
     what_is_more_than_a_read_goes_on_with_a_state_above_the_share,
+    results_that_a_state_shows_count_as_a_part_of_it,
 );
 
 /// Of a server with as little memory one client has room for a state of 1.8 MB.
@@ -104,4 +105,48 @@ fn what_is_more_than_a_read_goes_on_with_a_state_above_the_share(place: &Place) 
     assert_eq!(joined["request"].as_str().map(str::len), Some(3 << 20));
     post_state(&client, &thread, &json!({"request": "short"}));
     ok(client.get(&format!("{path}/state")), 200);
+}
+
+fn results_that_a_state_shows_count_as_a_part_of_it(place: &Place) {
+    let mut server = place.start(Setup::example("reference_server"));
+    let client = Client::of(&server);
+    let thread = client.thread();
+    // The reply repeats the text. It is stored once, as what the last value has more than the one before: the result of
+    // the checkpoint before it refers to that.
+    for (id, length) in [("m1", 2000), ("m2", 2_500_000)] {
+        let message = json!({"type": "human", "id": id, "content": "x".repeat(length)});
+        let input = json!({"assistant_id": "agent", "input": {"messages": [message]}});
+        client.run(&thread, &input);
+    }
+    let head = client.state(&thread);
+    let id = |key: &str| head[key]["checkpoint_id"].as_str().unwrap().to_owned();
+    let (head, before) = (id("checkpoint"), id("parent_checkpoint"));
+    let state = format!("/threads/{thread}/state/{before}");
+    let history = format!("/threads/{thread}/history");
+    let page = json!({"limit": 1, "before": head});
+
+    // Room for the state of 2.5 MB, and not for its result too.
+    server.restart_with("BACKSTITCH_MEMORY_BUDGET", "128");
+    let client = Client::of(&server);
+    client.get(&state).refused(413);
+    client.post(&history, &page).refused(413);
+
+    // Room for both once.
+    server.restart_with("BACKSTITCH_MEMORY_BUDGET", "192");
+    let client = Client::of(&server);
+    for _ in 0..2 {
+        let shown = ok(client.get(&state), 200);
+        let result = &shown["tasks"][0]["result"]["messages"][0]["content"];
+        assert!(result.as_str().unwrap().len() > 2_500_000);
+        let first = client.open("GET", &state, &[], b"");
+        assert_eq!(first.status, 200);
+        assert_eq!(client.get(&state).status, 503);
+        drop(first);
+        until("the memory is free", || client.get(&state).status == 200);
+        let listed = ok(client.post(&history, &page), 200);
+        assert_eq!(
+            listed[0]["tasks"][0]["result"]["messages"][0]["content"],
+            *result
+        );
+    }
 }

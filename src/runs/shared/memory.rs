@@ -65,11 +65,20 @@ impl ReadMemory {
     /// # Errors
     /// 413 for such a state, 503 when there is not enough left.
     pub fn reserve_state(&self, weight: u64, instead: &str) -> Result<Option<Reservation>> {
+        self.check_state(weight, instead)?;
+        self.reserve(weight).map_err(|_| Error::no_memory())
+    }
+
+    /// Checks that a state does not take more than one payer may have, as [`reserve_state`](Self::reserve_state).
+    ///
+    /// # Errors
+    /// 413: it does.
+    pub fn check_state(&self, weight: u64, instead: &str) -> Result<()> {
         let most = BATCH_BYTES.max(self.budget.share() as u64 / IN_MEMORY);
         if weight > most {
             return Err(Error::state_too_large(weight, most, instead));
         }
-        self.reserve(weight).map_err(|_| Error::no_memory())
+        Ok(())
     }
 
     /// As [`reserve`](Self::reserve), but of what the response has none.

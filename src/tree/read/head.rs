@@ -39,8 +39,13 @@ pub async fn head(
     if thread.head.is_none() {
         return Ok(Head::default());
     }
-    let found = load::checkpoint(saver, thread.tree, thread.id, &"".into(), At::ActiveHead).await?;
-    Ok(found.map_or_else(Head::default, |decoded| shown(thread, topology, decoded)))
+    let ns = "".into();
+    let at = At::ActiveHead;
+    let found = load::unresolved_checkpoint(saver, thread.tree, thread.id, &ns, at).await?;
+    match found {
+        Some(decoded) => head_of(saver, thread, topology, decoded).await,
+        None => Ok(Head::default()),
+    }
 }
 
 /// The values that a run left at its last checkpoint, in the form clients see; null if it is gone, or if
@@ -56,16 +61,16 @@ pub async fn values_at(
     at: CheckpointId,
 ) -> Result<Value> {
     let (tree, thread, branch) = slot;
-    let found = load::checkpoint(saver, tree, thread, &"".into(), At::Id(at)).await?;
+    let ns = "".into();
+    let found = load::unresolved_checkpoint(saver, tree, thread, &ns, At::Id(at)).await?;
     let Some(mut decoded) = found else {
         return Ok(Value::Null);
     };
     let Some(topology) = topology else {
         return Ok(graphless_values(&decoded).unwrap_or_default());
     };
-    let is_of_run = |owner: BranchId, task: TaskId| owner == branch && task == TaskId::NULL;
-    let writes = &mut decoded.writes;
-    writes.retain(|(owner, write)| is_of_run(*owner, write.task));
+    decoded.retain_writes(|owner, write| owner == branch && write.task == TaskId::NULL);
+    let decoded = load::resolve_references(saver, tree, &ns, decoded).await?;
     match snapshot(topology, &"".into(), &decoded, false) {
         Ok(snapshot) => Ok(displayed_values(&topology.graph, &snapshot.values)),
         Err(engine::Error::Storage(error)) => Err(error.into()),
@@ -92,23 +97,31 @@ pub async fn head_of_rows(
     topology: Option<&Topology>,
     rows: &StoredRows,
 ) -> Result<Head> {
-    let Some(mut decoded) = load::decode_first(rows)? else {
-        return Ok(Head::default());
-    };
+    match load::decode_first(rows)? {
+        Some(decoded) => head_of(saver, thread, topology, decoded).await,
+        None => Ok(Head::default()),
+    }
+}
+
+/// [`head`] out of the checkpoint. What other branches wrote there is not read.
+async fn head_of(
+    saver: &Arc<dyn Saver>,
+    thread: &Thread,
+    topology: Option<&Topology>,
+    mut decoded: Decoded,
+) -> Result<Head> {
     decoded.retain_writes(|branch, _| branch == thread.active_branch);
     let decoded = load::resolve_references(saver, thread.tree, &"".into(), decoded).await?;
     Ok(shown(thread, topology, decoded))
 }
 
-fn shown(thread: &Thread, topology: Option<&Topology>, mut decoded: Decoded) -> Head {
+fn shown(thread: &Thread, topology: Option<&Topology>, decoded: Decoded) -> Head {
     let Some(topology) = topology else {
         return Head {
             values: graphless_values(&decoded).unwrap_or_default(),
             interrupts: Map::new(),
         };
     };
-    let active = thread.active_branch;
-    decoded.writes.retain(|(branch, _)| *branch == active);
     let (live, values) = match live_and_finished(topology, decoded) {
         Ok(states) => states,
         Err(error) => {
