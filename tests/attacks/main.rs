@@ -28,4 +28,5 @@ mod resets;
 mod shares;
 mod siege;
 mod streams;
+mod thread_pages;
 mod together;
