@@ -24,7 +24,7 @@ pub use crate::{
 pub use rows::{BlobRow, CheckpointRow, Commit, EventRow, Flush, NewBranch, NodeRow, WriteRow};
 pub(crate) use saver::Result;
 pub use saver::{
-    At, Error, List, Page, PageScope, Query, Saver, SizedCheckpoint, Stored, StoredRows,
+    At, Blobs, Error, List, Page, PageScope, Query, Saver, SizedCheckpoint, Stored, StoredRows,
 };
 
 /// The version of one channel: `<counter>.<6 hex digits>`, compared by counter.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use super::{BlobRow, Commit, Error, Flush, List, Page, PageScope, Query, Saver, Stored, Version};
+use super::{Blobs, Commit, Error, Flush, List, Page, PageScope, Query, Saver, Stored, Version};
 use crate::id::{CheckpointId, TreeId};
 
 /// Reads from a saver and buffers commits instead of writing them.
@@ -75,7 +75,8 @@ impl Saver for BufferedSaver {
         tree: TreeId,
         ns: Arc<str>,
         wanted: Vec<(Arc<str>, Version)>,
-    ) -> Result<Vec<BlobRow>, Error> {
-        self.saver.blobs(tree, ns, wanted).await
+        most: u64,
+    ) -> Result<Blobs, Error> {
+        self.saver.blobs(tree, ns, wanted, most).await
     }
 }

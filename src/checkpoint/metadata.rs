@@ -72,13 +72,9 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Of these graphs those whose own assistant a filter of metadata names.
-pub fn graphs_of_assistant(assistant: &Value, graphs: Vec<String>) -> Vec<String> {
-    let names = |graph: &String| {
-        let own = AssistantId::of_graph(graph).to_string();
-        assistant.as_str() == Some(&*own)
-    };
-    graphs.into_iter().filter(names).collect()
+/// Whether the assistant that a filter of metadata names is the own one of a graph.
+pub fn is_own_assistant(assistant: &Value, graph: &str) -> bool {
+    assistant.as_str() == Some(&*AssistantId::of_graph(graph).to_string())
 }
 
 #[cfg(test)]
@@ -135,10 +131,12 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_names_the_graphs_whose_assistant_it_names() {
-        let graphs = || vec!["a".to_owned(), "b".to_owned()];
-        let own = AssistantId::of_graph("b").to_string();
-        assert_eq!(graphs_of_assistant(&own.into(), graphs()), ["b"]);
-        assert!(graphs_of_assistant(&Value::Null, graphs()).is_empty());
+    fn a_filter_names_the_own_assistant_of_one_graph() {
+        let own = Value::from(AssistantId::of_graph("b").to_string());
+        assert_eq!(
+            ["a", "b"].map(|graph| is_own_assistant(&own, graph)),
+            [false, true]
+        );
+        assert!(!is_own_assistant(&Value::Null, "b"));
     }
 }

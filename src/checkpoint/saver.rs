@@ -186,6 +186,15 @@ pub enum Page {
     Sizes(Vec<SizedCheckpoint>),
 }
 
+/// Blobs: small ones as they are, of others the size. Measuring reads no values.
+#[derive(Clone, Debug)]
+pub enum Blobs {
+    /// The rows.
+    Rows(Vec<BlobRow>),
+    /// What they weigh together.
+    Weight(u64),
+}
+
 /// A storage of checkpoints. Implemented by `storage::sqlite` and `storage::postgres`.
 #[async_trait]
 pub trait Saver: Send + Sync + 'static {
@@ -217,11 +226,13 @@ pub trait Saver: Send + Sync + 'static {
     /// Writes task results ahead of their checkpoint.
     async fn flush(&self, flush: Flush) -> Result<(), Error>;
 
-    /// The blobs that references in writes point to, by channel and version, with their chains.
+    /// The blobs that references in writes point to, by channel and version, each as it is stored, without what it
+    /// builds on: if all of them together weigh at most `most`, else what they weigh.
     async fn blobs(
         &self,
         tree: TreeId,
         ns: Arc<str>,
         versions: Vec<(Arc<str>, super::Version)>,
-    ) -> Result<Vec<BlobRow>, Error>;
+        most: u64,
+    ) -> Result<Blobs, Error>;
 }

@@ -213,7 +213,7 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/threads/{thread_id}" {
         GET | HEAD get_thread = threads::get: Reader {
-            query wire::threads::ThreadQuery, 200 wire::threads::Thread, 404, 422
+            query wire::threads::ThreadQuery, 200 wire::threads::Thread, 404, 413, 422
         }
         PATCH patch_thread = threads::patch: Writer {
             body wire::threads::PatchThread, 200 wire::threads::Thread, 204, 404, takes "Prefer"
@@ -229,7 +229,7 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/threads/{thread_id}/state" {
         GET | HEAD get_state = state::latest: Reader {
-            query wire::state::StateQuery, 200 wire::state::ThreadState, 400, 404, 409, 422
+            query wire::state::StateQuery, 200 wire::state::ThreadState, 400, 404, 409, 413, 422
         }
         POST update_state = state::edit: Writer {
             body wire::state::UpdateState, 200 wire::state::UpdatedState, 400, 404, 409
@@ -242,7 +242,7 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/threads/{thread_id}/state/{checkpoint_id}" {
         GET | HEAD get_state_at_checkpoint = state::by_id: Reader {
-            query wire::state::StateAtQuery, 200 wire::state::ThreadState, 400, 404, 409, 422
+            query wire::state::StateAtQuery, 200 wire::state::ThreadState, 400, 404, 409, 413, 422
         }
     }
     "/threads/{thread_id}/history" {
@@ -255,7 +255,7 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/threads/{thread_id}/messages" {
         GET | HEAD list_messages = messages::list: Reader {
-            coded, query wire::messages::ListQuery, 200 wire::messages::MessagePage, 400, 404, 409, 422
+            coded, query wire::messages::ListQuery, 200 wire::messages::MessagePage, 400, 404, 409, 413, 422
         }
         POST post_messages = messages::post: Writer {
             coded, body wire::messages::PostMessages, 200 wire::messages::StoredMessages, 201 wire::messages::StoredMessages, 400, 404, 409
@@ -371,7 +371,7 @@ pub(super) const TABLE: &[Route] = routes! {
     }
     "/threads/{thread_id}/diff" {
         GET | HEAD diff_states = diff::diff: Reader {
-            coded, query wire::events::DiffQuery, 200 wire::events::Difference, 400, 404, 409, 422
+            coded, query wire::events::DiffQuery, 200 wire::events::Difference, 400, 404, 409, 413, 422
         }
     }
     "/threads/{thread_id}/tree" {

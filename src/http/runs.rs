@@ -110,7 +110,7 @@ pub(super) async fn get(call: Call) -> Result<Response<Body>, Error> {
     let found = call.runs().visible_run(&call.access, target, &memory);
     let Some(run) = found.await? else {
         // A thread that is missing is named; a run has the plain form here, unlike at deletion.
-        call.threads().get(target.thread).await?;
+        call.threads().check(target.thread).await?;
         return Err(Error::not_found());
     };
     Ok(body::json(StatusCode::OK, &Value::map(render::run(&run))))

@@ -28,7 +28,7 @@ pub(super) async fn by_id(call: Call) -> Result<Response<Body>, Error> {
     let Ok(checkpoint) = text.parse() else {
         // A text that is no id names no checkpoint: clients get the same empty state as for an
         // id that the thread does not have.
-        call.threads().get(id).await?;
+        call.threads().check(id).await?;
         let state = crate::threads::state::json::empty_state(id, Some(&text));
         return Ok(body::json(StatusCode::OK, &state));
     };

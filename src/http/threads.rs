@@ -108,7 +108,8 @@ pub(super) async fn delete(call: Call) -> Result<Response<Body>, Error> {
         let deleted = if whole_tree {
             call.threads().living_relatives(id).await?
         } else {
-            vec![call.threads().get(id).await?.row.id]
+            call.threads().check(id).await?;
+            vec![id]
         };
         let deleted = deleted.iter().map(|id| id.to_string().into()).collect();
         let response = Value::map(Map::from([("threads", Value::list(deleted))]));

@@ -324,8 +324,7 @@ impl Service {
             return Ok(vec![]);
         };
         let memory = self.change_memory(requester);
-        let reserved = memory.reserve(weighed.weight());
-        reserved.map_err(|_| tree::Error::no_memory())?;
+        memory.take(weighed.weight())?;
         let head = self.shared.read_head(&thread, &weighed, None).await?;
         let lists = head.interrupts.values();
         let open = lists.flat_map(|list| list.as_list().unwrap_or_default());

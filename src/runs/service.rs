@@ -28,7 +28,7 @@ use crate::{
         Feed, Hub, Memory, Publisher, Retention, SinceThread, ThreadSubscription,
         log::{LogWriter, TemporaryRun},
     },
-    tree::{self, load::{AT_ONCE, StateMemory}, members::Access, ttl::Ttl},
+    tree::{self, load::AT_ONCE, members::Access, ttl::Ttl},
 };
 
 /// What a thread's runs weigh at most that are read at once.

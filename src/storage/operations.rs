@@ -45,7 +45,7 @@ pub(super) mod types {
             },
         },
         checkpoint::{
-            BlobRow, Commit, Error, Flush, List, Page, PageScope, Query, Slot, Stored, Version,
+            Blobs, Commit, Error, Flush, List, Page, PageScope, Query, Slot, Stored, Version,
         },
         crons::{
             CronRow,
@@ -220,7 +220,7 @@ macro_rules! checkpoint_operations {
             read checkpoints::list([&] list: List) -> Vec<Stored>;
             read checkpoints::page([&] list: List, scope: PageScope) -> Page;
             read checkpoints::page_of(tree: TreeId, [&] ns: Arc<str>, [&] ids: Vec<CheckpointId>, scope: PageScope) -> Page;
-            read checkpoints::blobs(tree: TreeId, [&] ns: Arc<str>, [&] wanted: Vec<(Arc<str>, Version)>) -> Vec<BlobRow>;
+            read checkpoints::blobs(tree: TreeId, [&] ns: Arc<str>, [&] wanted: Vec<(Arc<str>, Version)>, most: u64) -> Blobs;
             critical checkpoints::flush([&] flush: Flush) -> ();
         } { $($more)* }}
     };

@@ -262,7 +262,7 @@ async fn preview_text(
     at: CheckpointId,
     id: &str,
 ) -> Result<Option<Arc<str>>, tree::Error> {
-    let messages = values.messages(at).await?;
+    let messages = values.messages_if_small(at).await?;
     Ok(messages.and_then(|messages| messages.find(id).map(preview)))
 }
 

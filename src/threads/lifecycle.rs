@@ -78,8 +78,9 @@ impl Service {
                 })?;
         }
         if create.supersteps.is_empty() {
-            // One that was there has not been changed, and a new one has no head.
-            let view = self.weighed_view(created).await?;
+            // A new one has no head, and one that was there is what the client wants to go on with.
+            let view = self.written_view(created).await?;
+            self.access.record_shown(id);
             let confirmed = self.confirm().await;
             confirmed.map_err(|error| match error {
                 Error::NoThread(_) => Error::ThreadExists(id),
@@ -93,7 +94,7 @@ impl Service {
             // The updates are written all at once: an earlier attempt has applied them, unless a run came first, whose
             // creation is about no checkpoint.
             return if first.checkpoint.is_some() {
-                self.get(id).await
+                self.get_patiently(id).await
             } else {
                 Err(Error::CreatedWithoutUpdates(
                     id,
@@ -157,6 +158,26 @@ impl Service {
     pub async fn get(&self, id: ThreadId) -> Result<View> {
         let row = self.row(id).await?;
         self.weighed_view(row).await
+    }
+
+    /// The same for a request that does more than to show the thread, and is not refused for the size of its state:
+    /// that waits for memory.
+    ///
+    /// # Errors
+    /// No such thread, or the storage failed.
+    pub async fn get_patiently(&self, id: ThreadId) -> Result<View> {
+        let row = self.row(id).await?;
+        let view = self.written_view(row).await?;
+        self.access.record_shown(id);
+        Ok(view)
+    }
+
+    /// Checks that there is a thread that the client may see.
+    ///
+    /// # Errors
+    /// There is none, or the storage failed.
+    pub async fn check(&self, id: ThreadId) -> Result<()> {
+        self.row(id).await.map(drop)
     }
 
     /// When a thread expires; `None` for one that does not.
@@ -297,7 +318,7 @@ impl Service {
             Copied::Done(thread) => self.written_view(*thread).await,
             Copied::Missing => Err(Error::NoThread(id)),
             Copied::Taken => match id_of_key {
-                Some(copied) => self.get(copied).await,
+                Some(copied) => self.get_patiently(copied).await,
                 None => Err(Error::ThreadExists(id)),
             },
             Copied::TooLarge => Err(tree::Error::refused(

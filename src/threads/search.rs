@@ -25,6 +25,10 @@ use crate::{
 /// How long the response to a change waits for memory.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What shows a thread whose values are too large.
+const WITHOUT_VALUES: &str =
+    ", or leave out `values` and `interrupts` with `select` of POST /threads/search";
+
 /// Threads read at once when their values decide.
 const BATCH: usize = 100;
 
@@ -230,12 +234,12 @@ impl Service {
     /// A thread as clients see it; a large head is read once there is memory for it.
     ///
     /// # Errors
-    /// There is none, or the storage failed.
+    /// There is none, or the client may never have as much; or the storage failed.
     pub(super) async fn weighed_view(&self, row: Thread) -> Result<View> {
         let head = self.shared.weighed_head(&row, BATCH_BYTES).await?;
         let weight = head.as_ref().map_or(0, Weighed::weight);
         let _memory = match &self.memory {
-            Some(memory) => memory.obtain(weight).await.map_err(|_| Error::NoMemory)?,
+            Some(memory) => memory.obtain_state(weight, WITHOUT_VALUES).await?,
             None => None,
         };
         let head = self.shown_head(&row, head).await?;
@@ -251,9 +255,7 @@ impl Service {
         let row = self.row(id).await?;
         let weighed = self.shared.weighed_head(&row, BATCH_BYTES).await?;
         let memory = self.change_memory();
-        memory
-            .reserve(weighed.as_ref().map_or(0, Weighed::weight))
-            .map_err(|_| Error::NoMemory)?;
+        memory.take(weighed.as_ref().map_or(0, Weighed::weight))?;
         let head = self.shown_head(&row, weighed).await?;
         self.access.record_shown(row.id);
         Ok(view_of(

@@ -81,14 +81,14 @@ impl Service {
         found.unwrap_or_else(|_| Err(checkpoint::Error::TookTooLong.into()))
     }
 
-    /// The memory of a state of which so many bytes are stored.
+    /// The memory of a state that weighs so much; `instead` says what a client can do to whom it is too much.
     ///
     /// # Errors
-    /// There is not enough left.
-    pub(super) fn reserve(&self, stored: u64) -> Result<Option<Reservation>> {
-        let reserved = self.memory.as_ref().map(|memory| memory.reserve(stored));
-        let reserved = reserved.transpose().map_err(|_| Error::NoMemory)?;
-        Ok(reserved.flatten())
+    /// It is more than one client may have, or there is not enough left.
+    pub(super) fn reserve(&self, weight: u64, instead: &str) -> Result<Option<Reservation>> {
+        let memory = self.memory.as_ref();
+        let reserved = memory.map(|memory| memory.reserve_state(weight, instead));
+        Ok(reserved.transpose()?.flatten())
     }
 
     /// What large states take that are read for the response.

@@ -13,7 +13,7 @@ pub enum ErrorKind {
     Missing,
     /// 409: in conflict with the state of things.
     Conflict,
-    /// 413: more than may be submitted, copied or stored at once.
+    /// 413: more than may be submitted, copied, stored or read at once.
     TooLarge,
     /// 422: the request has the wrong form.
     Invalid,
@@ -55,6 +55,15 @@ impl Error {
             code,
             detail: detail.into(),
         }
+    }
+
+    /// 413: a state takes more memory than one client may have. `instead` begins behind the setting.
+    pub fn state_too_large(weight: u64, most: u64, instead: &str) -> Self {
+        let detail = format!(
+            "The state counts as {weight} bytes (those of many small values count several times), more than the \
+             limit of {most}: raise BACKSTITCH_MEMORY_BUDGET{instead}"
+        );
+        Self::refused(ErrorKind::TooLarge, "too_large", detail)
     }
 
     /// 404 with a code, for example `branch_not_found`.

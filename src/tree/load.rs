@@ -1,10 +1,14 @@
 //! Checkpoints as they are loaded: decoded, with the pending writes that count.
 
+mod references;
+
 use std::{collections::HashMap, sync::Arc};
+
+pub use references::References;
 
 use super::error;
 use crate::{
-    budget::{Refusal, Reservation},
+    budget::Reservation,
     checkpoint::{
         Error, Page, PageScope, Query, Saver, StoredRows,
         frame::{self, Chains, Decoded},
@@ -55,7 +59,7 @@ pub trait StateMemory: Send + Sync {
     ///
     /// # Errors
     /// There is not enough left.
-    fn reserve(&self, weight: u64) -> Result<Option<Reservation>, Refusal>;
+    fn take(&self, weight: u64) -> error::Result<Option<Reservation>>;
 }
 
 /// Loads one checkpoint with the values that its pending writes refer to, however large it is: for a program
@@ -138,7 +142,8 @@ pub fn decode_first(rows: &StoredRows) -> Result<Option<Decoded>, Error> {
     frame::decode_row(row, writes, &Chains::new(&rows.blobs)).map(Some)
 }
 
-/// The checkpoint of a query that was weighed. For a large one the caller has the memory.
+/// The checkpoint of a query that was weighed, without the values that its pending writes refer to. For a large one the
+/// caller has the memory.
 ///
 /// # Errors
 /// As [`uncounted`].
@@ -148,14 +153,12 @@ pub async fn of_weighed(
     weighed: &Weighed,
 ) -> Result<Option<Decoded>, Error> {
     match weighed {
-        Weighed::Read(rows) => match decode_first(rows)? {
-            Some(decoded) => resolve_references(saver, query.tree, &query.ns, decoded)
-                .await
-                .map(Some),
-            None => Ok(None),
-        },
+        Weighed::Read(rows) => decode_first(rows),
         // One that has gone meanwhile is looked for by its address.
-        Weighed::Missing | Weighed::Large(_) => uncounted(saver, query).await,
+        Weighed::Missing | Weighed::Large(_) => {
+            let stored = saver.load(query).await?;
+            stored.map(|stored| frame::decode(&stored)).transpose()
+        }
     }
 }
 
@@ -170,17 +173,16 @@ pub async fn checkpoint_in(
     memory: Option<&dyn StateMemory>,
 ) -> error::Result<Option<(Decoded, Option<Reservation>)>> {
     let reserve = |weight| {
-        let reserved = memory.map(|memory| memory.reserve(weight)).transpose();
-        let reserved = reserved.map_err(|_| error::Error::no_memory())?;
-        Ok::<_, error::Error>(reserved.flatten())
+        let taken = memory.map(|memory| memory.take(weight)).transpose()?;
+        Ok::<_, error::Error>(taken.flatten())
     };
     let loaded = reserved_checkpoint(saver, query, id, reserve).await?;
     Ok(loaded.map(|(decoded, memory)| (decoded, memory.flatten())))
 }
 
 /// Loads one checkpoint, a large one after `reserve` has allowed it: that is called with what
-/// it weighs, before they are read where `id` is known to be the checkpoint, else before they are
-/// decoded.
+/// it weighs, before its values are read, and once more with all of it where what its pending writes
+/// refer to is large too. `id` is the checkpoint if it is known.
 ///
 /// # Errors
 /// As [`uncounted`], or that of `reserve`.
@@ -191,33 +193,56 @@ pub async fn reserved_checkpoint<M, E: From<Error>>(
     reserve: impl Fn(u64) -> Result<M, E>,
 ) -> Result<Option<(Decoded, Option<M>)>, E> {
     let (tree, ns) = (query.tree, query.ns.clone());
-    let mut memory = None;
-    if let Some(id) = id {
-        match weighed(saver, tree, &ns, id, AT_ONCE).await? {
-            // One that has gone meanwhile is looked for by its address.
-            Weighed::Missing => {}
-            Weighed::Read(rows) => {
-                if let Some(decoded) = decode_first(&rows)? {
-                    let decoded = resolve_references(saver, tree, &ns, decoded).await?;
-                    return Ok(Some((decoded, None)));
-                }
+    let id = match id {
+        Some(id) => id,
+        None => {
+            let address = Query {
+                values: false,
+                ..query.clone()
+            };
+            match saver.load(address).await? {
+                Some(found) => found.row.id,
+                None => return Ok(None),
             }
-            Weighed::Large(bytes) => memory = Some(reserve(bytes)?),
         }
+    };
+    let mut memory = None;
+    match weighed(saver, tree, &ns, id, AT_ONCE).await? {
+        // One that has gone meanwhile is looked for by its address.
+        Weighed::Missing => {}
+        Weighed::Read(rows) => {
+            if let Some(mut decoded) = decode_first(&rows)? {
+                let page = std::slice::from_mut(&mut decoded);
+                let references = References::of(saver, tree, &ns, page).await?;
+                let weight = rows.weight() + references.weight();
+                let memory = (weight > AT_ONCE).then(|| reserve(weight)).transpose()?;
+                references.resolve(page).await?;
+                return Ok(Some((decoded, memory)));
+            }
+        }
+        Weighed::Large(bytes) => memory = Some(reserve(bytes)?),
     }
     let Some(stored) = saver.load(query).await? else {
         return Ok(None);
     };
+    let weight = stored.weight();
     if memory.is_none() {
-        memory = Some(reserve(stored.weight())?);
+        memory = Some(reserve(weight)?);
     }
-    let decoded = frame::decode(&stored)?;
+    let mut decoded = frame::decode(&stored)?;
     drop(stored);
-    let decoded = resolve_references(saver, tree, &ns, decoded).await?;
+    let page = std::slice::from_mut(&mut decoded);
+    let references = References::of(saver, tree, &ns, page).await?;
+    if references.weight() > AT_ONCE {
+        // Who waits for more while it has some may wait for ever.
+        drop(memory);
+        memory = Some(reserve(weight + references.weight())?);
+    }
+    references.resolve(page).await?;
     Ok(Some((decoded, memory)))
 }
 
-/// Fills in the values of pending writes that are stored as references to blobs.
+/// Fills in the values of pending writes that are stored as references to blobs, whatever they weigh.
 ///
 /// # Errors
 /// The storage failed, or a row cannot be read.
@@ -227,43 +252,8 @@ pub async fn resolve_references(
     ns: &Arc<str>,
     mut decoded: Decoded,
 ) -> Result<Decoded, Error> {
-    resolve_references_of_page(saver, tree, ns, std::slice::from_mut(&mut decoded)).await?;
+    let page = std::slice::from_mut(&mut decoded);
+    let references = References::of(saver, tree, ns, page).await?;
+    references.resolve(page).await?;
     Ok(decoded)
-}
-
-/// [`resolve_references`] for several checkpoints of one namespace. The blobs of a page mostly
-/// share the base versions that they are deltas of, and each of those is read once.
-///
-/// # Errors
-/// The storage failed, or a row cannot be read.
-pub async fn resolve_references_of_page(
-    saver: &Arc<dyn Saver>,
-    tree: TreeId,
-    ns: &Arc<str>,
-    page: &mut [Decoded],
-) -> Result<(), Error> {
-    let named = |decoded: &Decoded| {
-        let references = decoded.references.iter();
-        let named = references.map(|(at, version)| {
-            let channel = decoded.writes.get(*at).map(|(_, write)| &write.channel);
-            (channel.cloned().unwrap_or_default(), *version)
-        });
-        named.collect::<Vec<_>>()
-    };
-    let references: Vec<_> = page.iter().flat_map(named).collect();
-    if references.is_empty() {
-        return Ok(());
-    }
-    let rows = saver.blobs(tree, ns.clone(), references).await?;
-    let chains = Chains::new(&rows);
-    for decoded in page {
-        for (at, version) in std::mem::take(&mut decoded.references) {
-            let write = &mut decoded.writes[at].1;
-            let items = chains
-                .items(&write.channel, version)
-                .map_err(Error::Corrupt)?;
-            write.value = items.unwrap_or_default();
-        }
-    }
-    Ok(())
 }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 mod listed;
 
-pub use listed::{Listed, Room};
+pub use listed::{Listed, ROOM, Room};
 
 use super::{Outcome, Thread};
 use crate::{

@@ -394,7 +394,7 @@ fn runs_of_large_states_wait_for_memory_and_do_not_fail(place: &Place) {
 }
 
 fn states_that_nobody_reads_are_refused_beyond_their_memory(place: &Place) {
-    let setup = Setup::example("reference_server").env("BACKSTITCH_MEMORY_BUDGET", "192");
+    let setup = Setup::example("reference_server").env("BACKSTITCH_MEMORY_BUDGET", "320");
     let server = place.start(setup);
     let client = Client::of(&server);
     let thread = thread_of_texts(&client, 1, 8 << 20);
@@ -415,7 +415,7 @@ fn states_that_nobody_reads_are_refused_beyond_their_memory(place: &Place) {
 }
 
 fn large_states_that_are_read_at_once_are_shown_or_refused(place: &Place) {
-    let setup = Setup::example("reference_server").env("BACKSTITCH_MEMORY_BUDGET", "192");
+    let setup = Setup::example("reference_server").env("BACKSTITCH_MEMORY_BUDGET", "320");
     let mut server = place.start(setup);
     let client = Client::of(&server);
     let thread = json!({"metadata": {"graph_id": "agent"}});

@@ -57,6 +57,7 @@ macro_rules! backend {
                 a_checkpoint_is_found_by_id_head_activity_and_age
                 without_values_there_are_writes_but_no_blobs
                 every_version_comes_with_its_chain_of_deltas
+                blobs_above_a_weight_are_measured_and_not_read
                 blobs_are_found_by_version
                 writes_are_ordered_by_path_task_and_index
                 subgraph_state_is_looked_up_along_the_path

@@ -244,7 +244,7 @@ impl Tasks {
             return Ok(None);
         };
         let last = &runs.last;
-        let mut view = self.threads.get(key.thread).await?;
+        let mut view = self.threads.get_patiently(key.thread).await?;
         let open = open_of(&view, last);
         // The states are read one after the other: nothing stays in memory of those before.
         let head = std::mem::take(&mut view.values);
@@ -293,7 +293,7 @@ impl Tasks {
 
     /// The tasks of a context, newest first, without their histories and artifacts.
     pub async fn of_context(&self, thread: ThreadId) -> Result<Vec<Task>, Error> {
-        let view = match self.threads.get(thread).await {
+        let view = match self.threads.get_patiently(thread).await {
             Ok(view) => view,
             Err(threads::Error::NoThread(_)) => return Ok(vec![]),
             Err(error) => return Err(error.into()),

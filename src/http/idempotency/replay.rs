@@ -98,7 +98,7 @@ impl Replayed {
                         self.of_orphan(call, run, Creates::Row).await
                     }
                     Some(Shown::Thread(thread)) => {
-                        let view = call.threads().get(thread).await;
+                        let view = call.threads().get_patiently(thread).await;
                         view.map(|view| Some(respond_with(&view)))
                             .map_err(Error::from)
                     }

@@ -34,7 +34,7 @@ use crate::{
         shared::memory::{ReadMemory, ResponseMemory},
     },
     store, threads,
-    tree::{load::StateMemory, members::Access},
+    tree::members::Access,
     value::{Map, Value},
 };
 

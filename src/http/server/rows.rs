@@ -83,11 +83,11 @@ fn reserve(
         Refusal::TooLarge => {
             let most = budget.share() as u64 / IN_MEMORY;
             let hint = large.map_or_else(String::new, |fields| {
-                format!(": leave out {fields} with `select`")
+                format!(", or leave out {fields} with `select`")
             });
             let detail = format!(
                 "One item of the list counts as {largest} bytes (those of many small values count several times), more than \
-                 the limit of {most}{hint}"
+                 the limit of {most}: raise BACKSTITCH_MEMORY_BUDGET{hint}"
             );
             Error::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
         }

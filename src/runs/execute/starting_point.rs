@@ -21,7 +21,7 @@ use crate::{
     tree::{
         self,
         address::auto_name,
-        load::{self, Weighed},
+        load::{self, References, Weighed},
     },
 };
 
@@ -129,8 +129,8 @@ impl Service {
             at: At::Id(id),
             values,
         };
-        let mut reserved = None;
-        let decoded = if let Some(cached) = self.shared.cache.get(slot.tree, id) {
+        let mut reserved: Option<Reservation> = None;
+        let mut decoded = if let Some(cached) = self.shared.cache.get(slot.tree, id) {
             reserved = room.wait_for(&cached).await;
             let stored = saver.load(full(false)).await?;
             frame::with_writes(&cached, &stored.ok_or(Error::NoCheckpoint(id))?)?
@@ -146,7 +146,16 @@ impl Service {
             }
             .ok_or(Error::NoCheckpoint(id))?
         };
-        let decoded = load::resolve_references(saver, slot.tree, &ns, decoded).await?;
+        let page = std::slice::from_mut(&mut decoded);
+        let references = References::of(saver, slot.tree, &ns, page).await?;
+        if references.weight() > BATCH_BYTES {
+            // Runs that wait for more while they have some may wait for each other.
+            let before = reserved
+                .take()
+                .map_or(0, |reserved| reserved.bytes() as u64);
+            reserved = room.wait(before / IN_MEMORY + references.weight()).await;
+        }
+        references.resolve(page).await?;
         Ok((decoded, reserved))
     }
 }

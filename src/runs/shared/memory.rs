@@ -9,7 +9,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::{
     budget::{Budget, Refusal, Reservation},
     runs::listing::{BATCH_BYTES, IN_MEMORY},
-    tree::load::StateMemory,
+    tree::{
+        error::{Error, Result},
+        load::StateMemory,
+    },
 };
 
 /// The memory for large states, and one place beside it.
@@ -76,7 +79,7 @@ struct Reserved {
 
 impl StateMemory for ChangeMemory {
     /// All of one change together take at most what one payer may have.
-    fn reserve(&self, weight: u64) -> Result<Option<Reservation>, Refusal> {
+    fn take(&self, weight: u64) -> Result<Option<Reservation>> {
         let Some((states, payer)) = &self.of else {
             return Ok(None);
         };
@@ -91,9 +94,9 @@ impl StateMemory for ChangeMemory {
                 .reserve(payer, bytes)
                 .map(|memory| *none = Some(memory)),
         };
-        if let Err(refusal) = result {
+        if result.is_err() {
             let beside = states.beside.clone().try_acquire_owned();
-            reserved.beside = Some(beside.map_err(|_| refusal)?);
+            reserved.beside = Some(beside.map_err(|_| Error::no_memory())?);
         }
         Ok(None)
     }
@@ -139,35 +142,13 @@ impl ReadMemory {
         }
     }
 
-    /// As [`reserve`](StateMemory::reserve), as soon as there is enough, for a response whose head is out.
-    pub async fn wait(&self, weight: u64) -> Option<Reservation> {
-        let bytes = bytes_of(weight, &self.budget)?;
-        Some(self.wait_for(bytes).await)
-    }
-
-    /// As [`reserve`](StateMemory::reserve) while the response is being made, and as [`wait`](Self::wait) once
-    /// its head is out.
+    /// Memory for a state that weighs so much; small ones take none. The largest ones, and all of one response
+    /// together, take at most what one payer may have, so that there is one of them at a time. `None` also when the
+    /// response has taken the reservation.
     ///
     /// # Errors
-    /// There is not enough left for a response that is being made.
-    pub async fn obtain(&self, weight: u64) -> Result<Option<Reservation>, Refusal> {
-        if self.response.strong_count() > 0 {
-            self.reserve(weight)
-        } else {
-            Ok(self.wait(weight).await)
-        }
-    }
-
-    /// Memory of so many bytes, as soon as there is enough; more than one payer may have counts as that.
-    pub async fn wait_for(&self, bytes: usize) -> Reservation {
-        self.budget.wait(&self.payer, bytes).await
-    }
-}
-
-impl StateMemory for ReadMemory {
-    /// The largest ones, and all of one response together, take at most what one payer may have, so that there
-    /// is one of them at a time. `None` also when the response has taken the reservation.
-    fn reserve(&self, weight: u64) -> Result<Option<Reservation>, Refusal> {
+    /// There is not enough left.
+    pub fn reserve(&self, weight: u64) -> std::result::Result<Option<Reservation>, Refusal> {
         let Some(bytes) = bytes_of(weight, &self.budget) else {
             return Ok(None);
         };
@@ -180,6 +161,72 @@ impl StateMemory for ReadMemory {
             none => *none = Some(self.budget.reserve(&self.payer, bytes)?),
         }
         Ok(None)
+    }
+
+    /// As [`reserve`](Self::reserve), for a state that the response shows. One that takes more alone than one payer
+    /// may have is refused; `instead` says what else its client can do.
+    ///
+    /// # Errors
+    /// 413 for such a state, 503 when there is not enough left.
+    pub fn reserve_state(&self, weight: u64, instead: &str) -> Result<Option<Reservation>> {
+        self.check_state(weight, instead)?;
+        self.reserve(weight).map_err(|_| Error::no_memory())
+    }
+
+    /// Checks that a state does not take more than one payer may have, as [`reserve_state`](Self::reserve_state).
+    ///
+    /// # Errors
+    /// 413: it does.
+    pub fn check_state(&self, weight: u64, instead: &str) -> Result<()> {
+        let most = BATCH_BYTES.max(self.budget.share() as u64 / IN_MEMORY);
+        if weight > most {
+            return Err(Error::state_too_large(weight, most, instead));
+        }
+        Ok(())
+    }
+
+    /// As [`reserve`](Self::reserve), as soon as there is enough, for a response whose head is out.
+    pub async fn wait(&self, weight: u64) -> Option<Reservation> {
+        let bytes = bytes_of(weight, &self.budget)?;
+        Some(self.wait_for(bytes).await)
+    }
+
+    /// As [`reserve`](Self::reserve) while the response is being made, and as [`wait`](Self::wait) once
+    /// its head is out.
+    ///
+    /// # Errors
+    /// There is not enough left for a response that is being made.
+    pub async fn obtain(&self, weight: u64) -> std::result::Result<Option<Reservation>, Refusal> {
+        if self.response.strong_count() > 0 {
+            self.reserve(weight)
+        } else {
+            Ok(self.wait(weight).await)
+        }
+    }
+
+    /// As [`reserve_state`](Self::reserve_state) while the response is being made, and as [`wait`](Self::wait) once
+    /// its head is out.
+    ///
+    /// # Errors
+    /// As [`reserve_state`](Self::reserve_state) for a response that is being made.
+    pub async fn obtain_state(&self, weight: u64, instead: &str) -> Result<Option<Reservation>> {
+        if self.response.strong_count() > 0 {
+            self.reserve_state(weight, instead)
+        } else {
+            Ok(self.wait(weight).await)
+        }
+    }
+
+    /// Memory of so many bytes, as soon as there is enough; more than one payer may have counts as that.
+    pub async fn wait_for(&self, bytes: usize) -> Reservation {
+        self.budget.wait(&self.payer, bytes).await
+    }
+}
+
+impl StateMemory for ReadMemory {
+    /// For a state that the response shows: see [`reserve_state`](Self::reserve_state).
+    fn take(&self, weight: u64) -> Result<Option<Reservation>> {
+        self.reserve_state(weight, "")
     }
 }
 
@@ -213,24 +260,25 @@ mod tests {
         let states = States::new(100 << 20);
         let change = || states.changed_by("ann".into());
         let first = change();
-        assert!(first.reserve(1 << 20).unwrap().is_none());
+        assert!(first.take(1 << 20).unwrap().is_none());
         assert_eq!(states.budget().reserved(), 0);
-        assert!(first.reserve(2 << 20).unwrap().is_none());
-        assert!(first.reserve(3 << 20).unwrap().is_none());
+        assert!(first.take(2 << 20).unwrap().is_none());
+        assert!(first.take(3 << 20).unwrap().is_none());
         assert_eq!(states.budget().reserved(), 30 << 20);
         // What one change takes is never too much for it alone.
-        assert!(first.reserve(1 << 40).unwrap().is_none());
+        assert!(first.take(1 << 40).unwrap().is_none());
         assert_eq!(states.budget().reserved(), 50 << 20);
         let (second, third) = (change(), change());
-        assert!(second.reserve(2 << 20).unwrap().is_none());
-        assert!(second.reserve(2 << 20).unwrap().is_none(), "it goes on");
-        assert_eq!(third.reserve(2 << 20).unwrap_err(), Refusal::Exhausted);
-        assert!(third.reserve(1 << 20).unwrap().is_none(), "a small one");
+        assert!(second.take(2 << 20).unwrap().is_none());
+        assert!(second.take(2 << 20).unwrap().is_none(), "it goes on");
+        let refused = third.take(2 << 20).unwrap_err();
+        assert!(refused.to_string().contains("Try again later"), "{refused}");
+        assert!(third.take(1 << 20).unwrap().is_none(), "a small one");
         drop(second);
-        assert!(third.reserve(2 << 20).unwrap().is_none());
+        assert!(third.take(2 << 20).unwrap().is_none());
         drop((first, third));
         assert_eq!(states.budget().reserved(), 0);
-        assert!(ChangeMemory::default().reserve(1 << 40).unwrap().is_none());
+        assert!(ChangeMemory::default().take(1 << 40).unwrap().is_none());
     }
 
     #[tokio::test]
@@ -248,6 +296,25 @@ mod tests {
         assert!(futures::poll!(waiting.as_mut()).is_pending());
         drop(other);
         assert_eq!(waiting.await.unwrap().unwrap().bytes(), 12 << 20);
+    }
+
+    #[test]
+    fn a_state_that_takes_more_than_one_payer_may_have_is_refused_and_one_of_just_that_is_not() {
+        let budget = Budget::new(120 << 20);
+        let memory = ReadMemory::new(budget.clone(), "ann".into(), &Arc::default());
+        let whole = memory.reserve_state(10 << 20, "").unwrap();
+        assert_eq!(budget.reserved(), 60 << 20);
+        let code = |weight| match memory.reserve_state(weight, " or so").unwrap_err() {
+            Error::Refused { code, detail, .. } => (code, detail.contains("BUDGET or so")),
+            other => panic!("{other}"),
+        };
+        assert_eq!(code((10 << 20) + 1), ("too_large", true));
+        assert_eq!(code(2 << 20), ("no_memory", false));
+        drop(whole);
+        // However little memory there is, small states take none.
+        let memory = ReadMemory::new(Budget::new(1), "ann".into(), &Arc::default());
+        assert!(memory.reserve_state(BATCH_BYTES, "").unwrap().is_none());
+        assert_eq!(budget.reserved(), 0);
     }
 
     #[test]

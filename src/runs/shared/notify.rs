@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     checkpoint::{
-        BlobRow, Commit, Error, Flush, List, Page, PageScope, Query, Saver, Stored, Version,
+        Blobs, Commit, Error, Flush, List, Page, PageScope, Query, Saver, Stored, Version,
     },
     id::{CheckpointId, ThreadId, TreeId},
 };
@@ -131,8 +131,9 @@ impl Saver for NotifyingSaver {
         tree: TreeId,
         ns: Arc<str>,
         wanted: Vec<(Arc<str>, Version)>,
-    ) -> Result<Vec<BlobRow>, Error> {
-        self.saver.blobs(tree, ns, wanted).await
+        most: u64,
+    ) -> Result<Blobs, Error> {
+        self.saver.blobs(tree, ns, wanted, most).await
     }
 }
 

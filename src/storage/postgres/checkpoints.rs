@@ -14,12 +14,12 @@ const WRITES: &str = "LEFT JOIN LATERAL (
                        AND s.checkpoint_id = p.checkpoint_id ORDER BY s.task_path, s.task_id, s.idx, s.branch_id) s) w ON true";
 
 /// Whether the metadata of the checkpoint row `c` contains that of a filter; the graphs are those whose own
-/// assistant the filter names.
+/// assistant is known not to be the one that the filter names.
 macro_rules! contains {
     ($filter:literal, $graphs:literal) => {
         concat!(
             "c.metadata::jsonb || jsonb_strip_nulls(jsonb_build_object('graph_id', c.graph_id, 'assistant_id', COALESCE(c.assistant_id::text,
-         CASE WHEN c.graph_id = ANY(", $graphs, "::text[]) THEN ", $filter, "->>'assistant_id' END))) @> ", $filter
+         CASE WHEN c.graph_id IS NOT NULL AND c.graph_id <> ALL(", $graphs, "::text[]) THEN ", $filter, "->>'assistant_id' END))) @> ", $filter
         )
     };
 }

@@ -46,13 +46,13 @@ impl MessageLookup<'_> {
         states.find_map(|state| state.get(id)).cloned()
     }
 
-    /// Loads a state.
+    /// Loads a state; of one that is too large for that nothing is known.
     pub async fn load(&mut self, at: CheckpointId) -> Result<()> {
         if self.states.contains_key(&at) || self.budget == 0 {
             return Ok(());
         }
         self.budget -= 1;
-        let messages = self.values.messages(at).await?.unwrap_or_default();
+        let messages = self.values.messages_if_small(at).await?.unwrap_or_default();
         let mut found = by_id(messages.all());
         found.retain(|id, _| self.wanted.contains(id));
         self.states.insert(at, found);

@@ -14,7 +14,7 @@ use crate::{
     threads::{Error, Result, Service},
     tree::{
         self, Thread,
-        load::{self, keep_own_writes},
+        load::{self, References, keep_own_writes},
         resolve,
         store::rows::Position,
     },
@@ -123,12 +123,15 @@ impl Service {
         if let Some(read) = read
             && let Some(known) = self.shared.cache.get(thread.tree, read.row.id)
         {
-            // To show it takes as much as if it had been read.
-            let memory = self.reserve(known.weight() + read.weight())?;
-            let decoded = frame::with_row(&known, &read)?;
-            // They were written before what refers to them.
+            let mut decoded = frame::with_row(&known, &read)?;
             let saver = &self.shared.parts.saver;
-            let decoded = load::resolve_references(saver, thread.tree, ns, decoded).await?;
+            let page = std::slice::from_mut(&mut decoded);
+            // They were written before what refers to them.
+            let references = References::of(saver, thread.tree, ns, page).await?;
+            // To show it takes as much as if it had been read.
+            let weight = known.weight() + read.weight() + references.weight();
+            let memory = self.reserve(weight, "")?;
+            references.resolve(page).await?;
             let visible = self.if_visible(thread, ns, selection, decoded).await?;
             return Ok(visible.map(|decoded| (decoded, memory)));
         }
@@ -146,7 +149,7 @@ impl Service {
             at,
             values: true,
         };
-        let reserve = |stored| self.reserve(stored);
+        let reserve = |weight| self.reserve(weight, "");
         let loaded = load::reserved_checkpoint(saver, query, known, reserve).await?;
         let Some((decoded, memory)) = loaded else {
             return Ok(None);

@@ -1,25 +1,29 @@
 //! States of a page of history as they are read: a few at a time, while the response is written.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::Stream;
 
 use super::history::Listed;
 use crate::{
+    budget::Reservation,
     checkpoint::{
         CheckpointId, Page, PageScope, Saver, StoredRows,
         frame::{self, Chains, Decoded},
     },
     id::{BranchId, TreeId},
-    runs::{Listing, listing::BATCH_BYTES},
+    runs::{Listing, listing::BATCH_BYTES, shared::memory::ReadMemory},
     threads::{Error, Result, Service, request::History},
     tree::{
         Thread,
-        load::{self, keep_first_writes, keep_own_writes},
+        load::{References, keep_first_writes, keep_own_writes},
         members::Access,
     },
     value::Value,
 };
+
+/// How long a list waits for the memory of results.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How a decoded checkpoint becomes the state that clients see.
 pub(super) type Render = Box<dyn Fn(&Decoded) -> Result<Value> + Send + Sync>;
@@ -34,6 +38,8 @@ pub(super) struct StoredStates {
     rows: Option<StoredRows>,
     /// On whose behalf they are read.
     access: Access,
+    /// For what their pending writes refer to, where that is large.
+    memory: Option<ReadMemory>,
 }
 
 impl Service {
@@ -52,6 +58,7 @@ impl Service {
             listed,
             rows,
             access: self.access.clone(),
+            memory: self.memory.clone(),
         }
     }
 }
@@ -73,14 +80,17 @@ impl StoredStates {
     /// were taken.
     fn values(self, render: Render) -> impl Stream<Item = Result<Value>> + Send {
         async_stream::try_stream! {
-            let Self { saver, thread, ns, listed, rows: mut read, access } = self;
+            let Self { saver, thread, ns, listed, rows: mut read, access, memory } = self;
             for batch in batches(&listed, read.is_some()) {
                 let rows = match read.take() {
                     Some(rows) => rows,
                     None => read_batch(&saver, thread.tree, &ns, batch).await?,
                 };
                 let mut pending = pending_writes(&thread, batch, &rows)?;
-                load::resolve_references_of_page(&saver, thread.tree, &ns, &mut pending).await?;
+                let references = References::of(&saver, thread.tree, &ns, &pending).await?;
+                let weight = batch.iter().map(|one| one.weight).sum();
+                let _results = results_of(memory.as_ref(), weight, references.weight()).await?;
+                references.resolve(&mut pending).await?;
                 access.record_shown(thread.id);
                 let chains = Chains::new(&rows.blobs);
                 for ((row, _), pending) in rows.rows.iter().zip(pending) {
@@ -93,6 +103,21 @@ impl StoredStates {
             }
         }
     }
+}
+
+/// The memory of what the pending writes of a batch refer to, which is not known before the list begins; `weight` is
+/// that of the batch itself. The list waits for it, and not for ever: others may wait for what it has.
+async fn results_of(
+    memory: Option<&ReadMemory>,
+    weight: u64,
+    references: u64,
+) -> Result<Option<Reservation>> {
+    let Some(memory) = memory else {
+        return Ok(None);
+    };
+    memory.check_state(weight + references, "")?;
+    let reserved = tokio::time::timeout(PATIENCE, memory.wait(references)).await;
+    reserved.map_err(|_| Error::NoMemory)
 }
 
 /// Parts of a list that are read together; all of it is one when it was read already.

@@ -324,8 +324,7 @@ impl Service {
         let above = found.as_ref().and_then(|found| found.checkpoint.parent);
         if let Some(above) = above.filter(|_| ns.is_empty() && copies(&supersteps)) {
             let above = load::weighed(&parts.saver, slot.tree, &ns, above, 0).await?;
-            let reserved = memory.reserve(above.weight());
-            reserved.map_err(|_| Error::NoMemory)?;
+            memory.take(above.weight())?;
         }
         let newest = match (ns.is_empty(), at) {
             (true, _) => slot.head,

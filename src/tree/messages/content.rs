@@ -7,7 +7,7 @@ use crate::{
     checkpoint::{At, Query, Saver, cache::DecodedCheckpoints, frame::Decoded},
     id::{CheckpointId, ThreadId, TreeId},
     tree::{
-        error::Result,
+        error::{Error, ErrorKind, Result},
         load::{self, StateMemory},
     },
     value::Value,
@@ -62,6 +62,20 @@ impl MessageContents<'_> {
     pub async fn messages(&self, id: CheckpointId) -> Result<Option<MessageList>> {
         let decoded = self.decoded(id).await?;
         Ok(decoded.map(|decoded| self.of_state(&decoded)))
+    }
+
+    /// The same for what shows a few of them beside other things: none also of a state that is too large to be read.
+    ///
+    /// # Errors
+    /// As [`decoded`](Self::decoded).
+    pub async fn messages_if_small(&self, id: CheckpointId) -> Result<Option<MessageList>> {
+        match self.messages(id).await {
+            Err(Error::Refused {
+                kind: ErrorKind::TooLarge,
+                ..
+            }) => Ok(None),
+            found => found,
+        }
     }
 
     /// The messages of a state.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::graphless;
 use crate::{
-    checkpoint::{At, Query, Saver, StoredRows, frame::Decoded},
+    checkpoint::{At, Query, Saver, frame::Decoded},
     engine::{
         self, Interrupt,
         snapshot::{Snapshot, snapshot},
@@ -45,12 +45,11 @@ pub async fn head(
     if thread.head.is_none() {
         return Ok(Head::default());
     }
-    if let Weighed::Read(rows) = weighed {
-        return head_of_rows(saver, thread, topology, rows).await;
-    }
     let query = root_state(thread.tree, thread.id, At::ActiveHead);
-    let found = load::of_weighed(saver, query, weighed).await?;
-    Ok(found.map_or_else(Head::default, |decoded| shown(thread, topology, decoded)))
+    match load::of_weighed(saver, query, weighed).await? {
+        Some(decoded) => head_of(saver, thread, topology, decoded).await,
+        None => Ok(Head::default()),
+    }
 }
 
 /// The root state of a thread.
@@ -79,6 +78,7 @@ pub async fn values_at(
 ) -> Result<Value> {
     let (tree, thread, branch) = slot;
     let query = root_state(tree, thread, At::Id(at));
+    let ns = query.ns.clone();
     let found = load::of_weighed(saver, query, weighed).await?;
     let Some(mut decoded) = found else {
         return Ok(Value::Null);
@@ -86,9 +86,8 @@ pub async fn values_at(
     let Some(topology) = topology else {
         return Ok(graphless_values(&decoded).unwrap_or_default());
     };
-    let is_of_run = |owner: BranchId, task: TaskId| owner == branch && task == TaskId::NULL;
-    let writes = &mut decoded.writes;
-    writes.retain(|(owner, write)| is_of_run(*owner, write.task));
+    decoded.retain_writes(|owner, write| owner == branch && write.task == TaskId::NULL);
+    let decoded = load::resolve_references(saver, tree, &ns, decoded).await?;
     match snapshot(topology, &"".into(), &decoded, false) {
         Ok(snapshot) => Ok(displayed_values(&topology.graph, &snapshot.values)),
         Err(engine::Error::Storage(error)) => Err(error.into()),
@@ -105,30 +104,25 @@ fn graphless_values(decoded: &Decoded) -> Option<Value> {
     Some(displayed_values(&graph, &values))
 }
 
-/// [`head`] out of what is stored of it.
-async fn head_of_rows(
+/// [`head`] out of the checkpoint. What other branches wrote there is not read.
+async fn head_of(
     saver: &Arc<dyn Saver>,
     thread: &Thread,
     topology: Option<&Topology>,
-    rows: &StoredRows,
+    mut decoded: Decoded,
 ) -> Result<Head> {
-    let Some(mut decoded) = load::decode_first(rows)? else {
-        return Ok(Head::default());
-    };
     decoded.retain_writes(|branch, _| branch == thread.active_branch);
     let decoded = load::resolve_references(saver, thread.tree, &"".into(), decoded).await?;
     Ok(shown(thread, topology, decoded))
 }
 
-fn shown(thread: &Thread, topology: Option<&Topology>, mut decoded: Decoded) -> Head {
+fn shown(thread: &Thread, topology: Option<&Topology>, decoded: Decoded) -> Head {
     let Some(topology) = topology else {
         return Head {
             values: graphless_values(&decoded).unwrap_or_default(),
             interrupts: Map::new(),
         };
     };
-    let active = thread.active_branch;
-    decoded.writes.retain(|(branch, _)| *branch == active);
     let (live, values) = match live_and_finished(topology, decoded) {
         Ok(states) => states,
         Err(error) => {

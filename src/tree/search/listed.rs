@@ -18,13 +18,19 @@ pub struct Listed {
     pub is_whole: bool,
 }
 
+/// How many bytes of JSON these are at the most.
+pub const ROOM: u64 = WEIGHT / codec::JSON_TEXT;
+
+/// What these weigh.
+const WEIGHT: u64 = 8 * AT_ONCE;
+
 /// What metadata and configs of the threads of a list may weigh that are read at once.
 #[derive(Debug)]
 pub struct Room(u64);
 
 impl Default for Room {
     fn default() -> Self {
-        Self(8 * AT_ONCE)
+        Self(WEIGHT)
     }
 }
 

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use backstitch::{
     assistants,
     checkpoint::{
-        At, BlobRow, Commit, Flush, List, NewBranch, Query, Saver, Slot, Stored, Version, WriteRow,
+        At, BlobRow, Blobs, Commit, Flush, List, NewBranch, Query, Saver, Slot, Stored, Version,
+        WriteRow,
     },
     crons,
     id::{BranchId, CheckpointId, RunId, TaskId, ThreadId, TreeId},
@@ -132,6 +133,20 @@ impl Backend {
 
     pub async fn by_id(&self, slot: &Slot, id: CheckpointId) -> Option<Stored> {
         self.load(slot, "", At::Id(id)).await
+    }
+
+    /// Blobs by channel and version, whatever they weigh.
+    pub async fn blobs(
+        &self,
+        slot: &Slot,
+        ns: &str,
+        wanted: Vec<(Arc<str>, Version)>,
+    ) -> Vec<BlobRow> {
+        let found = self.saver.blobs(slot.tree, ns.into(), wanted, u64::MAX);
+        match found.await.unwrap() {
+            Blobs::Rows(rows) => rows,
+            Blobs::Weight(weight) => panic!("{weight}"),
+        }
     }
 
     pub async fn list(&self, list: List) -> Vec<CheckpointId> {

@@ -111,7 +111,7 @@ async fn round_trip_of_names(b: &Backend, name: &str) {
     assert_eq!(stored.writes.len(), 1);
     assert_eq!(&*stored.writes[0].path, name);
     let wanted = vec![(Arc::from(name), version)];
-    let found = b.saver.blobs(slot.tree, name.into(), wanted).await.unwrap();
+    let found = b.blobs(&slot, name, wanted).await;
     assert_eq!(found.len(), 1);
 }
 

@@ -95,7 +95,7 @@ async fn shown(b: &Backend, slot: &Slot) -> String {
         for write in stored.writes.iter().filter(|write| write.idx == 0) {
             for (channel, version) in references(&write.tag, &write.bytes) {
                 let wanted = vec![(channel, version)];
-                let found = b.saver.blobs(slot.tree, "".into(), wanted).await.unwrap();
+                let found = b.blobs(slot, "", wanted).await;
                 text += &format!("{found:?}\n");
             }
         }
@@ -480,7 +480,7 @@ pub async fn an_undone_run_leaves_no_result_without_its_value(b: &Backend) {
     assert!(b.by_id(&slot, made[2].0).await.is_none());
     let kept = b.by_id(&slot, made[1].0).await.unwrap();
     assert_eq!(kept.writes.len(), 1);
-    let wanted = vec![("m".into(), version(4))];
-    let found = b.saver.blobs(slot.tree, "".into(), wanted).await.unwrap();
+    let wanted = (1..=4).map(|at| ("m".into(), version(at))).collect();
+    let found = b.blobs(&slot, "", wanted).await;
     assert_eq!(found.len(), 4, "a value with its chain");
 }

@@ -263,6 +263,13 @@ pub async fn a_list_is_filtered_by_graph_and_assistant(b: &Backend) {
     assert_eq!(f.matching(value!({"assistant_id": custom})).await, [1]);
     assert_eq!(f.matching(value!({"assistant_id": of_other})).await, [2]);
     assert_eq!(f.matching(value!({"assistant_id": null})).await, [7]);
+    // Newer ones of other graphs take no place of a page.
+    let one = List {
+        metadata: Some(map(value!({"assistant_id": of_other}))),
+        limit: 1,
+        ..list_all(&f.slot)
+    };
+    assert_eq!(b.list(one).await, [f.ids[2]]);
     assert_eq!(f.matching(value!({"user": "a"})).await, [1, 2, 3]);
     let filter = value!({"user": "a", "assistant_id": own});
     assert_eq!(f.matching(filter).await, [3]);

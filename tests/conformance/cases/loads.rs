@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backstitch::{
-    checkpoint::{At, BlobRow, Page, PageScope, Query, Version, WriteRow},
+    checkpoint::{At, BlobRow, Blobs, Page, PageScope, Query, Version, WriteRow},
     id::CheckpointId,
     tree::usage::{Amount, Usage},
 };
@@ -162,22 +162,39 @@ pub async fn blobs_are_found_by_version(b: &Backend) {
             .iter()
             .map(|&(channel, counter)| (Arc::from(channel), version(counter)))
             .collect();
-        keys(&b.saver.blobs(slot.tree, "".into(), wanted).await.unwrap())
+        keys(&b.blobs(&slot, "", wanted).await)
     };
     assert_eq!(find(&[("text", 2)]).await, [key("text", 2)]);
-    assert_eq!(find(&[("list", 2)]).await, [key("list", 1), key("list", 2)]);
-    // A base that two of them share comes once.
+    // What a delta builds on is no part of it.
+    assert_eq!(find(&[("list", 2)]).await, [key("list", 2)]);
     assert_eq!(
         find(&[("list", 2), ("list", 3), ("text", 2)]).await,
-        [
-            key("list", 1),
-            key("list", 2),
-            key("list", 3),
-            key("text", 2)
-        ]
+        [key("list", 2), key("list", 3), key("text", 2)]
     );
     assert!(find(&[("text", 9), ("nothing", 1)]).await.is_empty());
     assert!(find(&[]).await.is_empty());
+}
+
+pub async fn blobs_above_a_weight_are_measured_and_not_read(b: &Backend) {
+    let slot = b.slot().await;
+    let mut commit = superstep(&slot, None, 1);
+    let mut heavy = blob("heavy", version(1), None, &[1; 300]);
+    heavy.tag = "b40".into();
+    commit.blobs = vec![heavy, blob("light", version(1), None, &[2; 5])];
+    b.commit(commit).await;
+    let wanted: Vec<_> = ["heavy", "light", "missing"]
+        .map(|channel| (Arc::from(channel), version(1)))
+        .into();
+    for (most, is_read) in [(12_004, false), (12_005, true), (0, false)] {
+        let found = b.saver.blobs(slot.tree, "".into(), wanted.clone(), most);
+        match found.await.unwrap() {
+            Blobs::Rows(rows) => {
+                assert!(is_read, "{most}");
+                assert_eq!(keys(&rows), [key("heavy", 1), key("light", 1)]);
+            }
+            Blobs::Weight(weight) => assert_eq!((weight, is_read), (12_005, false)),
+        }
+    }
 }
 
 pub async fn writes_are_ordered_by_path_task_and_index(b: &Backend) {

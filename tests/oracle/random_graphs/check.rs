@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use backstitch::{
     Local,
     checkpoint::{
-        BlobRow, Commit, Error, Flush, List, Page, PageScope, Query, Saver, Stored, Version,
+        Blobs, Commit, Error, Flush, List, Page, PageScope, Query, Saver, Stored, Version,
     },
     id::{CheckpointId, ThreadId, TreeId},
     local::Parts,
@@ -123,8 +123,9 @@ impl<S: Saver> Saver for Faulty<Arc<S>> {
         tree: TreeId,
         ns: Arc<str>,
         wanted: Vec<(Arc<str>, Version)>,
-    ) -> Result<Vec<BlobRow>, Error> {
-        self.saver.blobs(tree, ns, wanted).await
+        most: u64,
+    ) -> Result<Blobs, Error> {
+        self.saver.blobs(tree, ns, wanted, most).await
     }
 }
 

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::*;
 use crate::{
     checkpoint::{
-        BlobRow, CheckpointRow, List, NewBranch, Page, PageScope, Query, Slot, Source, Stored,
+        Blobs, CheckpointRow, List, NewBranch, Page, PageScope, Query, Slot, Source, Stored,
         Version,
     },
     id::{BranchId, CheckpointId, ThreadId, TreeId},
@@ -70,8 +70,9 @@ impl Saver for Slow {
         _: TreeId,
         _: Arc<str>,
         _: Vec<(Arc<str>, Version)>,
-    ) -> Result<Vec<BlobRow>, Error> {
-        Ok(vec![])
+        _: u64,
+    ) -> Result<Blobs, Error> {
+        Ok(Blobs::Rows(vec![]))
     }
 }
 

@@ -7,6 +7,7 @@ use std::{
 
 use const_format::formatcp;
 use tokio_postgres::{Row, types::ToSql};
+use uuid::Uuid;
 
 use super::{
     COLUMNS, WRITES,
@@ -16,10 +17,10 @@ use super::{
 use crate::{
     checkpoint::{
         BlobRow, Error, List, Source, Stored, Version, filter::MetadataFilter, frame,
-        metadata::graphs_of_assistant,
+        metadata::is_own_assistant,
     },
     storage::postgres::{
-        columns::{Json, all, column, name, unname},
+        columns::{Json, column, name, unname},
         connection::{Object, Result, prepare},
     },
     value::Value,
@@ -75,30 +76,44 @@ const LIST_ALL: &str = list!(
     "ORDER BY c.checkpoint_id DESC, c.checkpoint_ns"
 );
 
-const GRAPHS: &str = "
-SELECT DISTINCT c.graph_id FROM checkpoints c
- WHERE c.tree_id = $1 AND c.thread_id = $2 AND c.graph_id IS NOT NULL AND c.assistant_id IS NULL";
+/// Graphs whose own assistant is not the one that a filter names. A checkpoint of the own assistant of its graph stores
+/// the graph alone, from which no statement makes the assistant: a page also has rows of graphs that are not known to
+/// be others, and is read again without those that turn out to be.
+pub(super) struct OtherGraphs<'a> {
+    assistant: Option<&'a Value>,
+    pub(super) names: Vec<String>,
+}
 
-/// The graphs whose own assistant a filter names: of that graph alone if the filter names one, else of all
-/// that wrote to the thread.
-pub(super) async fn graphs_named(
-    db: &Object,
-    list: &List,
-    filter: &MetadataFilter,
-) -> Result<Vec<String>> {
-    let Some(assistant) = filter.rest.get("assistant_id") else {
-        return Ok(Vec::new());
-    };
-    let graphs = match filter.rest.get("graph_id").and_then(Value::as_str) {
-        Some(graph) => vec![graph.to_owned()],
-        None => {
-            all(db, GRAPHS, &[&list.tree.0, &list.thread.0], |row| {
-                column(row, "graph_id")
-            })
-            .await?
+impl<'a> OtherGraphs<'a> {
+    /// None but the one that the filter names.
+    pub(super) fn of(filter: &'a MetadataFilter) -> Self {
+        let mut others = Self {
+            assistant: filter.rest.get("assistant_id"),
+            names: Vec::new(),
+        };
+        others.add(filter.rest.get("graph_id").and_then(Value::as_str));
+        others
+    }
+
+    /// Whether rows of a page are of such a graph, which is known from then on.
+    pub(super) fn found_in(&mut self, rows: &[Row]) -> Result<bool, Error> {
+        let known = self.names.len();
+        for row in rows {
+            if column::<Option<Uuid>>(row, "assistant_id")?.is_none() {
+                self.add(column(row, "graph_id")?);
+            }
         }
-    };
-    Ok(graphs_of_assistant(assistant, graphs))
+        Ok(self.names.len() > known)
+    }
+
+    fn add(&mut self, graph: Option<&str>) {
+        if let (Some(assistant), Some(graph)) = (self.assistant, graph)
+            && !is_own_assistant(assistant, graph)
+            && !self.names.iter().any(|known| known == graph)
+        {
+            self.names.push(graph.to_owned());
+        }
+    }
 }
 
 /// Several checkpoints, newest first.
@@ -112,26 +127,31 @@ pub(crate) async fn list(db: &Object, list: &List) -> Result<Vec<Stored>> {
     let source = filter.source.map(Source::as_str);
     let run = filter.run.map(|id| id.0);
     let metadata = (!filter.rest.is_empty()).then(|| Json::of_map(&filter.rest));
-    let graphs = graphs_named(db, list, &filter).await?;
     let text = if list.ns.is_some() { LIST } else { LIST_ALL };
-    let mut params: Vec<&(dyn ToSql + Sync)> = vec![
-        &list.tree.0,
-        &list.thread.0,
-        &before,
-        &id,
-        &source,
-        &filter.step,
-        &run,
-        &metadata,
-        &limit,
-        &graphs,
-    ];
     let ns = list.ns.as_deref().map(name);
-    if ns.is_some() {
-        params.push(&ns);
-    }
     let statement = prepare(db, text).await?;
-    Ok(page(&db.query(&statement, &params).await?)?)
+    let mut others = OtherGraphs::of(&filter);
+    loop {
+        let mut params: Vec<&(dyn ToSql + Sync)> = vec![
+            &list.tree.0,
+            &list.thread.0,
+            &before,
+            &id,
+            &source,
+            &filter.step,
+            &run,
+            &metadata,
+            &limit,
+            &others.names,
+        ];
+        if ns.is_some() {
+            params.push(&ns);
+        }
+        let rows = db.query(&statement, &params).await?;
+        if !others.found_in(&rows)? {
+            return Ok(page(&rows)?);
+        }
+    }
 }
 
 /// Reads the rows of a page, each with its own blobs out of those that came with the first.
@@ -179,4 +199,4 @@ fn page(rows: &[Row]) -> Result<Vec<Stored>, Error> {
         .collect()
 }
 
-statements!(GRAPHS, LIST, LIST_ALL);
+statements!(LIST, LIST_ALL);

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{
     COLUMNS,
     blobs::blobs_of,
-    list::graphs_named,
+    list::OtherGraphs,
     load::{aggregated_writes, metadata_of, row_of},
 };
 use crate::{
@@ -115,23 +115,28 @@ pub(crate) async fn page(db: &Object, list: &List, scope: PageScope) -> Result<P
     let run = filter.run.map(|id| id.0);
     let metadata = (!filter.rest.is_empty()).then(|| Json::of_map(&filter.rest));
     let most = i64::try_from(scope.most).unwrap_or(i64::MAX);
-    let graphs = graphs_named(db, list, &filter).await?;
-    let params: [&(dyn ToSql + Sync); 13] = [
-        &list.tree.0,
-        &ns,
-        &most,
-        &scope.metadata,
-        &list.thread.0,
-        &before,
-        &id,
-        &source,
-        &filter.step,
-        &run,
-        &metadata,
-        &limit,
-        &graphs,
-    ];
-    rows_in(db, PAGE, &params, scope).await
+    let mut others = OtherGraphs::of(&filter);
+    loop {
+        let params: [&(dyn ToSql + Sync); 13] = [
+            &list.tree.0,
+            &ns,
+            &most,
+            &scope.metadata,
+            &list.thread.0,
+            &before,
+            &id,
+            &source,
+            &filter.step,
+            &run,
+            &metadata,
+            &limit,
+            &others.names,
+        ];
+        let rows = rows_in(db, PAGE, &params).await?;
+        if !others.found_in(&rows)? {
+            return Ok(page_in(&rows, scope)?);
+        }
+    }
 }
 
 /// Checkpoints by id.
@@ -146,19 +151,19 @@ pub(crate) async fn page_of(
     let most = i64::try_from(scope.most).unwrap_or(i64::MAX);
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let params: [&(dyn ToSql + Sync); 5] = [&tree.0, &ns, &most, &scope.metadata, &ids];
-    rows_in(db, PAGE_OF, &params, scope).await
+    let rows = rows_in(db, PAGE_OF, &params).await?;
+    Ok(page_in(&rows, scope)?)
 }
 
 async fn rows_in(
     db: &Object,
     sql: &'static str,
     params: &[&(dyn ToSql + Sync)],
-    scope: PageScope,
-) -> Result<Page> {
+) -> Result<Vec<Row>> {
     let statement = prepare(db, sql).await?;
     let rows = db.query(&statement, params).await?;
     fail_point!(async "checkpoints::page");
-    Ok(page_in(&rows, scope)?)
+    Ok(rows)
 }
 
 fn page_in(rows: &[Row], scope: PageScope) -> Result<Page, Error> {

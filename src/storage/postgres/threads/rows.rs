@@ -4,17 +4,14 @@ use const_format::formatcp;
 use tokio_postgres::Row;
 
 use crate::{
-    checkpoint::{Error, Slot},
+    checkpoint::{Error, Slot, codec::JSON_TEXT},
     id::{BranchId, ThreadId, TreeId},
     storage::postgres::{
         Store,
         columns::{JsonText, Time, column, id_if, word},
         connection::{self, prepare},
     },
-    tree::{
-        Thread,
-        search::{Listed, Room},
-    },
+    tree::{Thread, search::Listed},
     value::Map,
 };
 
@@ -56,18 +53,21 @@ pub(super) fn thread_of(row: &Row) -> Result<Thread, Error> {
     })
 }
 
-/// A thread of a list, out of the same columns.
-pub(super) fn listed_of(row: &Row, room: &mut Room) -> Result<Listed, Error> {
-    let text = |name| column::<JsonText>(row, name);
-    let (metadata, config) = (text("metadata")?, text("config")?);
-    let (weight, is_whole) = room.take(metadata.0.len() + config.0.len());
+/// A thread of a list, out of the same columns and their size, where those that are too much at once are null.
+pub(super) fn listed_of(row: &Row) -> Result<Listed, Error> {
+    let text = |name| column::<Option<JsonText>>(row, name);
     let mut thread = without_json(row)?;
-    if is_whole {
-        (thread.metadata, thread.config) = (metadata.map()?, config.map()?);
-    }
+    let is_whole = match (text("metadata")?, text("config")?) {
+        (Some(metadata), Some(config)) => {
+            (thread.metadata, thread.config) = (metadata.map()?, config.map()?);
+            true
+        }
+        _ => false,
+    };
+    let bytes: i32 = column(row, "bytes")?;
     Ok(Listed {
         thread,
-        weight,
+        weight: JSON_TEXT * u64::from(bytes.unsigned_abs()),
         is_whole,
     })
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     time::Timestamp,
-    tree::search::{Listed, Room, SortBy, ThreadFilter, ThreadPage},
+    tree::search::{Listed, ROOM, SortBy, ThreadFilter, ThreadPage},
 };
 
 /// The thread `t` with its active branch `b`.
@@ -26,6 +26,26 @@ const WITH_BRANCH: &str = "CROSS JOIN LATERAL (
 /// The columns of a page, of a thread `t` and its branch `b`.
 const THREAD_COLUMNS: &str = "t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, GREATEST(t.updated_at, b.updated_at) AS updated_at,
           b.updated_at AS state_updated_at, b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, b.error, b.busy";
+
+/// The columns of a page without the metadata and the config of a thread.
+const ROW: &str = "thread_id, tree_id, created_at, updated_at, state_updated_at, branch_id, head_checkpoint_id, head_depth, writer_epoch, outcome, error, busy";
+
+/// A page in its order, with metadata and configs of the first threads of it, as long as all of these have few bytes:
+/// what is not sent takes no memory.
+macro_rules! bounded {
+    ($page:expr, $by:expr) => {
+        formatcp!(
+            "SELECT {ROW}, bytes, CASE WHEN sum(bytes) OVER w <= {ROOM} THEN json_metadata END AS metadata,
+       CASE WHEN sum(bytes) OVER w <= {ROOM} THEN json_config END AS config
+  FROM (SELECT {ROW}, json_metadata, json_config, octet_length(json_metadata) + octet_length(json_config) AS bytes
+          FROM ({page}) p CROSS JOIN LATERAL (SELECT p.metadata::text AS json_metadata, p.config::text AS json_config OFFSET 0) j) y
+WINDOW w AS (ORDER BY {by} ROWS UNBOUNDED PRECEDING)
+ ORDER BY {by}",
+            page = $page,
+            by = $by
+        )
+    };
+}
 
 /// Threads with a run that is executed: the times of their branches move on while their own stay.
 const ACTIVE: &str = "act AS MATERIALIZED (
@@ -54,7 +74,7 @@ pub(super) const SHARED: &str = "tree_members m CROSS JOIN LATERAL (SELECT t.* F
 /// By the last change, in the order of an index, behind `($9, $10)`.
 macro_rules! recent {
     ($own:literal, $shared:expr, $may_see:literal, $order:literal, $behind:literal) => {
-        formatcp!(
+        bounded!(formatcp!(
             "WITH {ACTIVE}
 SELECT * FROM (
   (SELECT {THREAD_COLUMNS} FROM threads t {WITH_BRANCH}
@@ -70,7 +90,7 @@ SELECT * FROM (
             order = $order,
             shared = $shared,
             may_see = $may_see
-        )
+        ), formatcp!("y.updated_at {order}, y.thread_id {order}", order = $order))
     };
     (all $order:literal, $behind:literal) => {
         recent!("", "", "", $order, $behind)
@@ -102,34 +122,40 @@ const RECENT_FIRST_OF: &str = recent!(of "DESC", "<");
 
 /// By what never changes, in the order of an index, behind `$9` and `$10`.
 macro_rules! in_order {
-    ($behind:literal, $by:literal) => {
-        formatcp!(
-            "WITH {ACTIVE}
+    ($behind:literal, $by:literal, $page_by:literal) => {
+        bounded!(
+            formatcp!(
+                "WITH {ACTIVE}
 SELECT {THREAD_COLUMNS} FROM threads t {WITH_BRANCH}
  WHERE {behind} AND {PASSES} AND {PARAMETERS}
  ORDER BY {by} LIMIT $7 OFFSET $8",
-            behind = $behind,
-            by = $by
+                behind = $behind,
+                by = $by
+            ),
+            $page_by
         )
     };
 }
 
 const CREATED_LAST: &str = in_order!(
     "(t.created_at, t.thread_id) > ($9, $10)",
-    "t.created_at, t.thread_id"
+    "t.created_at, t.thread_id",
+    "y.created_at, y.thread_id"
 );
 const CREATED_FIRST: &str = in_order!(
     "(t.created_at, t.thread_id) < ($9, $10)",
-    "t.created_at DESC, t.thread_id DESC"
+    "t.created_at DESC, t.thread_id DESC",
+    "y.created_at DESC, y.thread_id DESC"
 );
-const BY_ID: &str = in_order!("t.thread_id >= $10", "t.thread_id");
-const BY_ID_BACKWARDS: &str = in_order!("t.thread_id <= $10", "t.thread_id DESC");
+const BY_ID: &str = in_order!("t.thread_id >= $10", "t.thread_id", "y.thread_id");
+const BY_ID_BACKWARDS: &str =
+    in_order!("t.thread_id <= $10", "t.thread_id DESC", "y.thread_id DESC");
 
 /// The same of a principal: its own threads and those that were shared with it. The indexes of owners are alone
 /// in having the order.
 macro_rules! in_order_of {
     ($behind:literal, $by:literal, $all_by:literal) => {
-        formatcp!(
+        bounded!(formatcp!(
             "WITH {ACTIVE}
 SELECT * FROM (
   (SELECT {THREAD_COLUMNS} FROM threads t {WITH_BRANCH}
@@ -142,7 +168,7 @@ SELECT * FROM (
             behind = $behind,
             by = $by,
             all_by = $all_by
-        )
+        ), $all_by)
     };
 }
 
@@ -186,17 +212,23 @@ macro_rules! source {
 
 /// In any order: all are read.
 macro_rules! sorted {
-    ($source:ident $order:literal) => {
+    (by $order:literal) => {
         formatcp!(
+            "CASE WHEN $6 = 'status' THEN CASE WHEN y.busy THEN 'busy' ELSE y.outcome END END COLLATE \"C\" {order},
+  CASE $6 WHEN 'created_at' THEN y.created_at WHEN 'updated_at' THEN y.updated_at WHEN 'state_updated_at' THEN y.state_updated_at END {order},
+      y.thread_id {order}",
+            order = $order
+        )
+    };
+    ($source:ident $order:literal) => {
+        bounded!(formatcp!(
             "WITH {ACTIVE},
 y AS (SELECT {THREAD_COLUMNS} FROM {source} {WITH_BRANCH} WHERE {PASSES})
 SELECT * FROM y WHERE {PARAMETERS}
- ORDER BY CASE WHEN $6 = 'status' THEN CASE WHEN y.busy THEN 'busy' ELSE y.outcome END END COLLATE \"C\" {order},
-  CASE $6 WHEN 'created_at' THEN y.created_at WHEN 'updated_at' THEN y.updated_at WHEN 'state_updated_at' THEN y.state_updated_at END {order},
-      y.thread_id {order} LIMIT $7 OFFSET $8",
+ ORDER BY {by} LIMIT $7 OFFSET $8",
             source = source!($source),
-            order = $order
-        )
+            by = sorted!(by $order)
+        ), sorted!(by $order))
     };
 }
 
@@ -313,9 +345,7 @@ pub(in super::super) async fn search(db: &Object, page: &ThreadPage) -> Result<V
         &id,
     ];
     let rows = db.query(&statement, &params).await?;
-    let mut room = Room::default();
-    let listed = rows.iter().map(|row| listed_of(row, &mut room));
-    Ok(listed.collect::<Result<_, _>>()?)
+    Ok(rows.iter().map(listed_of).collect::<Result<_, _>>()?)
 }
 
 /// How many living threads there are.

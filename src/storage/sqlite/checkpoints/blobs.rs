@@ -4,9 +4,9 @@ use std::{collections::HashSet, sync::Arc};
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
-use super::MAX_WALK;
+use super::{MAX_WALK, page::LINK};
 use crate::{
-    checkpoint::{BlobRow, CheckpointRow, Error, Result, Version, frame},
+    checkpoint::{BlobRow, Blobs, CheckpointRow, Error, Result, Version, frame},
     id::TreeId,
 };
 
@@ -24,8 +24,33 @@ pub(super) fn values_of(
     Ok(chains.found)
 }
 
-/// Blobs with what they build on.
+/// Values by channel and version, without what they build on, or what they weigh.
 pub(crate) fn blobs(
+    db: &Connection,
+    tree: TreeId,
+    ns: &Arc<str>,
+    wanted: &[(Arc<str>, Version)],
+    most: u64,
+) -> Result<Blobs> {
+    let mut link = db.prepare_cached(LINK)?;
+    let mut weight = 0_u64;
+    for (channel, version) in wanted {
+        let key = params![tree, ns, channel, version.to_string()];
+        let one: Option<i64> = link.query_row(key, |row| row.get(1)).optional()?;
+        weight = weight.saturating_add(one.unwrap_or(0).unsigned_abs());
+    }
+    if weight > most {
+        return Ok(Blobs::Weight(weight));
+    }
+    let mut chains = Chains::new(db, tree, ns)?;
+    for (channel, version) in wanted {
+        chains.add(channel, version.to_string())?;
+    }
+    Ok(Blobs::Rows(chains.found))
+}
+
+/// Values by channel and version, with what they build on.
+pub(super) fn blobs_with_bases(
     db: &Connection,
     tree: TreeId,
     ns: &Arc<str>,
@@ -73,15 +98,7 @@ impl<'a> Chains<'a> {
             if self.visited.contains(&key) {
                 return Ok(());
             }
-            let found = self
-                .statement
-                .query_row(params![self.tree, self.ns, channel, key.1], |row| {
-                    let base: Option<String> = row.get(0)?;
-                    let bytes = row.get_ref(3)?.as_blob()?.to_vec();
-                    Ok((base, row.get(1)?, row.get(2)?, bytes))
-                })
-                .optional()?;
-            let Some((base, chain_bytes, tag, bytes)) = found else {
+            let Some(base) = self.add(channel, key.1.clone())? else {
                 if is_base {
                     return Err(Error::Corrupt(format!(
                         "version {} of channel `{channel}` is missing, a later one builds on it",
@@ -90,15 +107,6 @@ impl<'a> Chains<'a> {
                 }
                 return Ok(());
             };
-            self.found.push(BlobRow {
-                ns: Arc::clone(self.ns),
-                channel: Arc::clone(channel),
-                version: version_of(&key.1)?,
-                base: base.as_deref().map(version_of).transpose()?,
-                chain_bytes,
-                tag,
-                bytes,
-            });
             self.visited.insert(key);
             next = base;
             is_base = true;
@@ -106,6 +114,31 @@ impl<'a> Chains<'a> {
         Err(Error::Corrupt(format!(
             "the deltas of channel `{channel}` have no end"
         )))
+    }
+
+    /// Adds one row if there is one, and returns the version that it builds on.
+    fn add(&mut self, channel: &Arc<str>, version: String) -> Result<Option<Option<String>>> {
+        let found = self
+            .statement
+            .query_row(params![self.tree, self.ns, channel, version], |row| {
+                let base: Option<String> = row.get(0)?;
+                let bytes = row.get_ref(3)?.as_blob()?.to_vec();
+                Ok((base, row.get(1)?, row.get(2)?, bytes))
+            })
+            .optional()?;
+        let Some((base, chain_bytes, tag, bytes)) = found else {
+            return Ok(None);
+        };
+        self.found.push(BlobRow {
+            ns: Arc::clone(self.ns),
+            channel: Arc::clone(channel),
+            version: version_of(&version)?,
+            base: base.as_deref().map(version_of).transpose()?,
+            chain_bytes,
+            tag,
+            bytes,
+        });
+        Ok(Some(base))
     }
 }
 

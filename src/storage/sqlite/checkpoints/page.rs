@@ -7,7 +7,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 
 use super::{
     MAX_WALK,
-    blobs::{blobs, version_of},
+    blobs::{blobs_with_bases, version_of},
     list::each,
     load::{BY_ID, metadata_of, read_checkpoint, writes_at},
 };
@@ -179,7 +179,7 @@ impl<'a> Pager<'a> {
         });
         Ok(Page::Rows(StoredRows {
             rows: rows.collect::<Result<_>>()?,
-            blobs: blobs(self.db, self.tree, self.ns, &self.versions)?,
+            blobs: blobs_with_bases(self.db, self.tree, self.ns, &self.versions)?,
         }))
     }
 }

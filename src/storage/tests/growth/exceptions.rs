@@ -49,7 +49,6 @@ pub(super) const NOT_EXECUTED_IN_POSTGRES: Exceptions = &[
         "other requests and accidents; the plans are checked",
         &[
             "postgres::checkpoints::commit::HEAD",
-            "postgres::checkpoints::list::GRAPHS",
             "postgres::checkpoints::list::LIST",
             "postgres::checkpoints::list::LIST_ALL",
             "postgres::checkpoints::load::BY_BRANCH",

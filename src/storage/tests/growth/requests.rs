@@ -1,11 +1,14 @@
 //! The requests that are made to a tree of some size: of every kind that reads or changes one.
 
 use serde_json::{Value, json};
+
 use test_support::{
     client::Client,
     server::Server,
     talk::{self, ok},
 };
+
+use crate::id::AssistantId;
 
 /// A tree, and what requests name of it: all of it in its middle or at its end.
 pub(super) struct Tree {
@@ -109,6 +112,11 @@ fn reads(tree: &Tree) -> Vec<Request> {
             "POST",
             "/history".into(),
             json!({"limit": 1, "metadata": {"source": "input"}}),
+        ),
+        (
+            "POST",
+            "/history".into(),
+            json!({"limit": 10, "metadata": {"assistant_id": AssistantId::of_graph("agent").to_string()}}),
         ),
         get("/messages?limit=10"),
         get(&format!("/messages?limit=10&after={at}")),

@@ -1,0 +1,152 @@
+//! States that take more memory than one client may have.
+
+use serde_json::{Value, json};
+use test_support::client::Client;
+use test_support::on_both_storages;
+use test_support::place::Place;
+use test_support::server::{Server, Setup};
+use test_support::talk::{background, ok, until};
+
+use crate::lists::thread_of_texts;
+
+on_both_storages!(
+    a_state_above_the_share_of_a_client_is_refused_until_it_is_smaller,
+    what_shows_single_messages_of_a_state_above_the_share_shows_the_rest,
+    what_is_more_than_a_read_goes_on_with_a_state_above_the_share,
+    results_that_a_state_shows_count_as_a_part_of_it,
+);
+
+/// Of a server with as little memory one client has room for a state of 1.8 MB.
+fn started(place: &Place) -> Server {
+    place.start(Setup::example("reference_server").env("BACKSTITCH_MEMORY_BUDGET", "64"))
+}
+
+fn post_state(client: &Client, thread: &str, values: &Value) {
+    let path = format!("/threads/{thread}/state");
+    ok(client.post(&path, &json!({"values": values})), 200);
+}
+
+fn a_state_above_the_share_of_a_client_is_refused_until_it_is_smaller(place: &Place) {
+    let mut server = started(place);
+    let thread = thread_of_texts(&Client::of(&server), 1, 3 << 20);
+    // It is refused whether or not it is in memory already.
+    for _ in 0..2 {
+        let client = Client::of(&server);
+        let state = client.get(&format!("/threads/{thread}/state")).refused(413);
+        let size = state.split(' ').find_map(|word| word.parse::<u64>().ok());
+        assert!(size > Some(3 << 20) && size < Some(4 << 20), "{state}");
+        assert!(state.contains("the limit of 1864135: raise BACKSTITCH_MEMORY_BUDGET"));
+        let shown = client.get(&format!("/threads/{thread}")).refused(413);
+        assert!(
+            shown.contains("`select` of POST /threads/search"),
+            "{shown}"
+        );
+        server.restart();
+    }
+    let client = Client::of(&server);
+    let ids = json!({"ids": [thread], "select": ["thread_id"]});
+    let found = ok(client.post("/threads/search", &ids), 200);
+    assert_eq!(found, json!([{"thread_id": thread}]));
+    post_state(&client, &thread, &json!({"request": "short"}));
+    let state = ok(client.get(&format!("/threads/{thread}/state")), 200);
+    assert_eq!(state["values"]["request"], "short");
+    let large = state["parent_checkpoint"]["checkpoint_id"]
+        .as_str()
+        .unwrap();
+    let path = format!("/threads/{thread}/state/{large}");
+    client.get(&path).refused(413);
+    let body = json!({"checkpoint": {"checkpoint_id": large}});
+    let path = format!("/threads/{thread}/state/checkpoint");
+    client.post(&path, &body).refused(413);
+    ok(client.get(&format!("/threads/{thread}")), 200);
+}
+
+fn what_shows_single_messages_of_a_state_above_the_share_shows_the_rest(place: &Place) {
+    let server = started(place);
+    let client = Client::of(&server);
+    let thread = json!({"metadata": {"graph_id": "agent"}});
+    let thread = ok(client.post("/threads", &thread), 200);
+    let thread = thread["thread_id"].as_str().unwrap();
+    let path = format!("/threads/{thread}/messages");
+    let message = json!({"role": "user", "content": "short"});
+    ok(client.post(&path, &message), 201);
+    ok(client.get(&path), 200);
+    for _ in 0..4 {
+        let message = json!({"role": "user", "content": "x".repeat(800_000)});
+        ok(client.post(&path, &message), 201);
+    }
+    for path in ["messages", "diff?from=branch:main&to=branch:main"] {
+        let refused = client.get(&format!("/threads/{thread}/{path}"));
+        let refused = refused.refused(413);
+        assert!(refused.contains("BACKSTITCH_MEMORY_BUDGET"), "{refused}");
+    }
+    let events = ok(client.get(&format!("/threads/{thread}/events")), 200);
+    assert!(events["events"].as_array().unwrap().len() > 2, "{events}");
+    let tree = ok(client.get(&format!("/threads/{thread}/tree")), 200);
+    assert!(tree["nodes"].is_array(), "{tree}");
+}
+
+fn what_is_more_than_a_read_goes_on_with_a_state_above_the_share(place: &Place) {
+    let mut server = started(place);
+    let thread = thread_of_texts(&Client::of(&server), 1, 3 << 20);
+    server.restart();
+    let client = Client::of(&server);
+    let create = json!({"thread_id": thread, "if_exists": "do_nothing"});
+    let there = ok(client.post("/threads", &create), 200);
+    let request = there["values"]["request"].as_str().unwrap();
+    assert_eq!(request.len(), 3 << 20);
+    let path = format!("/threads/{thread}");
+    let patch = json!({"metadata": {"a": 1}}).to_string();
+    ok(client.send("PATCH", &path, &[], patch.as_bytes()), 200);
+    let resume = json!({"assistant_id": "approve", "command": {"resume": "yes"}});
+    let run = background(&client, &thread, &resume);
+    assert_eq!(client.end_of(&thread, &run), "success");
+    let joined = ok(client.get(&format!("{path}/runs/{run}/join")), 200);
+    assert_eq!(joined["request"].as_str().map(str::len), Some(3 << 20));
+    post_state(&client, &thread, &json!({"request": "short"}));
+    ok(client.get(&format!("{path}/state")), 200);
+}
+
+fn results_that_a_state_shows_count_as_a_part_of_it(place: &Place) {
+    let mut server = place.start(Setup::example("reference_server"));
+    let client = Client::of(&server);
+    let thread = client.thread();
+    // The reply repeats the text. It is stored once, as what the last value has more than the one before: the result of
+    // the checkpoint before it refers to that.
+    for (id, length) in [("m1", 2000), ("m2", 2_500_000)] {
+        let message = json!({"type": "human", "id": id, "content": "x".repeat(length)});
+        let input = json!({"assistant_id": "agent", "input": {"messages": [message]}});
+        client.run(&thread, &input);
+    }
+    let head = client.state(&thread);
+    let id = |key: &str| head[key]["checkpoint_id"].as_str().unwrap().to_owned();
+    let (head, before) = (id("checkpoint"), id("parent_checkpoint"));
+    let state = format!("/threads/{thread}/state/{before}");
+    let history = format!("/threads/{thread}/history");
+    let page = json!({"limit": 1, "before": head});
+
+    // Room for the state of 2.5 MB, and not for its result too.
+    server.restart_with("BACKSTITCH_MEMORY_BUDGET", "128");
+    let client = Client::of(&server);
+    client.get(&state).refused(413);
+    client.post(&history, &page).refused(413);
+
+    // Room for both once.
+    server.restart_with("BACKSTITCH_MEMORY_BUDGET", "192");
+    let client = Client::of(&server);
+    for _ in 0..2 {
+        let shown = ok(client.get(&state), 200);
+        let result = &shown["tasks"][0]["result"]["messages"][0]["content"];
+        assert!(result.as_str().unwrap().len() > 2_500_000);
+        let first = client.open("GET", &state, &[], b"");
+        assert_eq!(first.status, 200);
+        assert_eq!(client.get(&state).status, 503);
+        drop(first);
+        until("the memory is free", || client.get(&state).status == 200);
+        let listed = ok(client.post(&history, &page), 200);
+        assert_eq!(
+            listed[0]["tasks"][0]["result"]["messages"][0]["content"],
+            *result
+        );
+    }
+}
