@@ -79,14 +79,20 @@ fn what_a_log_costs_is_known(place: &Place) {
     assert_eq!(events as usize, 5 * (count + 2));
 }
 
+/// The fastest of some reads: what else the machine does at one moment slows down a single one.
+fn fastest(client: &Client, body: &Value) -> (usize, Duration) {
+    let reads = (0..3).map(|_| read(client, body));
+    reads.min_by_key(|(_, time)| *time).unwrap()
+}
+
 fn clients_that_never_read_take_little_memory_and_hold_up_nobody(place: &Place) {
-    let setup = Setup::example("bench_server").env("BACKSTITCH_STALL", "5");
+    let setup = Setup::example("bench_server").env("BACKSTITCH_STALL", "10");
     let server = place.start(setup);
     let client = Client::of(&server);
     // About five hundred bytes each on the wire.
     let count = 20_000;
     let body = with(tokens(count, false), "assistant_id", "tokens_large");
-    let alone = read(&client, &body);
+    let alone = fastest(&client, &body);
     println!("{} MiB of tokens each", alone.0 as u64 / MIB);
     let unread = |_| {
         let thread = client.thread();
@@ -104,7 +110,7 @@ fn clients_that_never_read_take_little_memory_and_hold_up_nobody(place: &Place) 
     }
     let rate = (all.len() * count) as f64 / begin.elapsed().as_secs_f64();
     println!("{rate:.0} tokens/s of all runs");
-    let beside = read(&client, &body);
+    let beside = fastest(&client, &body);
     // A client that takes nothing for the time of BACKSTITCH_STALL is hung up on.
     until("the streams that nobody reads are closed", || {
         let metrics = client.get("/metrics");
