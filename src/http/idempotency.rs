@@ -143,6 +143,11 @@ pub(super) async fn once(
     call.body = body.map(Source::Read);
     (call.run_id, call.is_retry) = (Some(guard.run), guard.is_retry);
     let access = call.access.clone();
+    let retained = stored::Retained {
+        limit: stored_limit,
+        budget: call.shared.responses.clone(),
+        payer: call.payer.clone(),
+    };
     let response = match orphan {
         Some(response) => response,
         None => match handler(call).await {
@@ -165,7 +170,7 @@ pub(super) async fn once(
     let row = (request.creates == Some(Creates::Row)).then_some(guard.run);
     let (mut response, to_store) = stored::encode(response, &access, stored_limit, row).await?;
     if let Some(later) = later {
-        response = stored::store_at_end(response, later, &access, stored_limit);
+        response = stored::store_at_end(response, later, &access, retained);
     }
     fail_point!("http::before_keep");
     if let Err(error) = guard.complete(codec::encode(&to_store)).await {

@@ -207,6 +207,11 @@ impl ActiveRuns {
         self.waiting.pop_front()
     }
 
+    /// Whether runs wait that were created here, or may do so.
+    pub fn has_waiting(&self) -> bool {
+        self.left > 0 || !self.pending.is_empty()
+    }
+
     /// Leaves a run that waits to the storage.
     pub fn leave(&mut self, run: RunId) {
         self.left += usize::from(self.pending.remove(&run).is_some());

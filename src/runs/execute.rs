@@ -104,6 +104,7 @@ impl Service {
                 pending
             }
             None => {
+                active.found_left();
                 let kwargs = Kwargs::from_value(&run.kwargs).ok()?;
                 let graph = self.graph_of(run, &kwargs).ok()?.graph.clone();
                 let publisher = Publisher::new(stream::Options {
@@ -117,7 +118,6 @@ impl Service {
                     ..stream::Options::new(run.id, run.thread, graph)
                 });
                 self.inner.hub.replace(publisher.clone());
-                active.found_left();
                 let mut pending = PendingRun::new(publisher, run.principal.clone());
                 pending.handle.is_foreign = true;
                 pending

@@ -369,7 +369,7 @@ impl Service {
         let Some(weight) = runs.run_weight(run.thread, run.run).await? else {
             return Ok(None);
         };
-        let _reserved = memory.reserve(weight).map_err(|_| {
+        let _reserved = memory.obtain(weight).await.map_err(|_| {
             let detail = "Too many large requests of runs are being read. Try again later.";
             tree::Error::refused(tree::ErrorKind::NoMemory, "no_memory", detail)
         })?;

@@ -12,6 +12,7 @@ mod withdrawals;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use conversation::no_channel;
@@ -90,6 +91,8 @@ pub struct Shared {
     pub(crate) hints: Arc<Hints>,
     /// Locks of trees.
     pub(crate) tree_locks: Lines<TreeId>,
+    /// For those who wait for derived tables, and derive them meanwhile.
+    pub(crate) deriving: Semaphore,
     /// Clients with open streams, whose access may be withdrawn.
     pub(crate) withdrawals: Arc<Withdrawals>,
     /// This process as a worker.
@@ -133,6 +136,7 @@ impl Shared {
             notifier,
             hints,
             tree_locks: Lines::new(patience),
+            deriving: Semaphore::new(2),
             withdrawals: Arc::default(),
             worker: WorkerId::mint(),
             drain,

@@ -203,7 +203,9 @@ impl Hub {
         let is_here = entry.is_some_and(|entry| Arc::ptr_eq(&entry.publisher, publisher));
         // Whoever begins to read gets it out of this state: the one here and the caller's are two more.
         let is_unread = Arc::strong_count(publisher) <= owners + 2;
-        let is_removed = is_here && is_unread && !publisher.has_started();
+        // Who watches the thread is to be shown the end.
+        let is_watched = state.feed(publisher.thread()).is_some();
+        let is_removed = is_here && is_unread && !is_watched && !publisher.has_started();
         if is_removed {
             state.forget(publisher.run());
         }

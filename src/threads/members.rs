@@ -7,6 +7,7 @@ use crate::{
     id::{RunId, ThreadId},
     runs::{Tx, cancel::end_runs_of},
     tree::{
+        self, ErrorKind,
         members::{self, Granted, Level, Member},
         store::rows::ThreadRow,
     },
@@ -37,7 +38,8 @@ impl Service {
         let (mut tx, row) = self.begin_change(thread).await?;
         let by = self.access.check_in(&mut *tx, &row).await?;
         let ended = end_refused(&mut *tx, &row, principal, Some(level)).await?;
-        let granted = members::grant(&mut *tx, row.tree, principal, level, by).await?;
+        let granted = members::grant(&mut *tx, row.tree, principal, level, by).await;
+        let granted = self.log_refusal(thread, granted)?;
         let change = (principal, Some(level));
         self.end_change(tx, &row, change, &ended).await?;
         Ok((granted, row.last_event_number))
@@ -51,8 +53,30 @@ impl Service {
         let (mut tx, row) = self.begin_change(thread).await?;
         let by = self.access.check_in(&mut *tx, &row).await?;
         let ended = end_refused(&mut *tx, &row, principal, None).await?;
-        members::revoke(&mut *tx, row.tree, principal, by).await?;
+        let revoked = members::revoke(&mut *tx, row.tree, principal, by).await;
+        self.log_refusal(thread, revoked)?;
         self.end_change(tx, &row, (principal, None), &ended).await
+    }
+
+    /// The same result; that a level is above the client's own is logged like other refusals.
+    fn log_refusal<T>(
+        &self,
+        thread: ThreadId,
+        result: std::result::Result<T, tree::Error>,
+    ) -> std::result::Result<T, tree::Error> {
+        if let Err(tree::Error::Refused {
+            kind: ErrorKind::Forbidden,
+            ..
+        }) = &result
+        {
+            tracing::info!(
+                principal = self.access.principal().map(|name| &**name),
+                request_id = self.access.request(),
+                %thread,
+                "access was refused: the level is above the principal's own"
+            );
+        }
+        result
     }
 
     /// [`begin`](Self::begin) with runs: those of a principal who loses the right to write end with it.

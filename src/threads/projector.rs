@@ -9,7 +9,6 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::{Error, Result, Service};
 use crate::{
     id::ThreadId,
-    runs::shared::memory::ReadMemory,
     tree::{
         self,
         projection::{Progress, Projection, ProjectionStep, project, since_newest_message},
@@ -204,13 +203,15 @@ impl Service {
                 return Ok(false);
             }
         }
-        // The response shows nothing of what is read for the tables.
-        let memory = self.memory.as_ref().map(ReadMemory::apart);
+        // The response shows nothing of what is read for the tables, and they are the same whoever waits for them: what
+        // is too large for a client is not left out. Two of those who wait read at a time.
         let apart = Self {
-            memory,
+            memory: None,
             ..self.clone()
         };
+        let turn = self.shared.deriving.acquire().await;
         apart.project(&[thread]).await?;
+        drop(turn);
         let found = self.shared.parts.projections.progress(vec![thread]).await?;
         // A thread that is not there may be on its way.
         Ok(found.iter().any(|progress| progress.reached(Some(number))))

@@ -54,6 +54,8 @@ pub async fn send(call: &Call, tasks: Tasks, request: Request) -> Result<Respons
         return Ok(body::json(StatusCode::OK, &json_rpc::result(&id, task)));
     }
     let key = begun.key;
+    // What was carried out is not refused any more, also not for want of memory.
+    let tasks = tasks.patient();
     let message = async move {
         begun.end.await;
         let task = match tasks.load(key).await {

@@ -152,6 +152,12 @@ impl Tasks {
         }
     }
 
+    /// The same for a response that is not refused for want of memory: it waits for it.
+    pub fn patient(self) -> Self {
+        let memory = self.memory.apart();
+        Self { memory, ..self }
+    }
+
     /// A run with its request, which takes memory.
     async fn run(&self, thread: ThreadId, run: RunId) -> Result<Option<Run>, runs::Error> {
         let target = Target { thread, run };
@@ -247,17 +253,18 @@ impl Tasks {
         let mut view = self.threads.get_patiently(key.thread).await?;
         let open = open_of(&view, last);
         // The states are read one after the other: nothing stays in memory of those before.
-        let head = std::mem::take(&mut view.values);
+        let head = match last.last_checkpoint {
+            Some(_) => None,
+            None => Some(std::mem::take(&mut view.values)),
+        };
+        drop(view);
         let before = match runs.first.base {
             Some(base) => self.messages_at(&runs.first, base).await?,
             None => HashSet::new(),
         };
         let (values, memory) = match last.last_checkpoint {
-            Some(at) => {
-                drop(head);
-                self.runs.values_at(last, at, &self.memory).await?
-            }
-            None => (head, None),
+            Some(at) => self.runs.values_at(last, at, &self.memory).await?,
+            None => (head.unwrap_or_default(), None),
         };
         let history = self.history(key, &values, &before);
         Ok(Some(Task {
@@ -294,7 +301,10 @@ impl Tasks {
     /// The tasks of a context, newest first, without their histories and artifacts.
     pub async fn of_context(&self, thread: ThreadId) -> Result<Vec<Task>, Error> {
         let view = match self.threads.get_patiently(thread).await {
-            Ok(view) => view,
+            Ok(view) => threads::request::View {
+                values: Value::Null,
+                ..view
+            },
             Err(threads::Error::NoThread(_)) => return Ok(vec![]),
             Err(error) => return Err(error.into()),
         };

@@ -1,6 +1,8 @@
 //! The form in which a response is stored for its key: status, headers, and the body or the run
 //! that the response takes as long as.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::{
@@ -10,6 +12,7 @@ use hyper::{
 };
 
 use crate::{
+    budget::Budget,
     checkpoint::codec,
     http::{
         page,
@@ -199,13 +202,24 @@ fn head(response: &Response<Body>, access: &Access) -> Map {
     fields
 }
 
+/// How much of a body is retained until it is stored: so many bytes, and no more than there is memory for.
+pub struct Retained {
+    /// The most bytes.
+    pub limit: usize,
+    /// Where their memory comes from.
+    pub budget: Arc<Budget>,
+    /// Whose share they take.
+    pub payer: Arc<str>,
+}
+
 /// The same response; if it takes as long as its run, its body is stored whole at its end: the run
-/// may be deleted when the request is repeated. What is longer than `limit` is not stored.
+/// may be deleted when the request is repeated. What is longer than that, or more than there is memory for, is not
+/// stored: who repeats the request joins the run.
 pub fn store_at_end(
     response: Response<Body>,
     later: StoredResponse,
     access: &Access,
-    limit: usize,
+    retained: Retained,
 ) -> Response<Body> {
     let Some(replay) = response.extensions().get::<Replay>().copied() else {
         return response;
@@ -213,6 +227,8 @@ pub fn store_at_end(
     let mut fields = head(&response, access);
     response.map(|mut body| {
         let stream = async_stream::stream! {
+            let Retained { limit, budget, payer } = retained;
+            let mut memory = budget.reserve(&payer, 0).ok();
             let mut whole = Some(Vec::new());
             while let Some(frame) = body.frame().await {
                 let frame = match frame {
@@ -226,7 +242,13 @@ pub fn store_at_end(
                 if let (Some(data), Some(bytes)) = (frame.data_ref(), &mut whole) {
                     bytes.extend_from_slice(data);
                 }
-                whole = whole.filter(|bytes| bytes.len() <= limit);
+                whole = whole.filter(|bytes| {
+                    let reserved = memory.as_mut().map(|memory| memory.resize(bytes.capacity()));
+                    bytes.len() <= limit && matches!(reserved, Some(Ok(())))
+                });
+                if whole.is_none() {
+                    memory = None;
+                }
                 yield Ok(frame);
             }
             let Some(whole) = whole else { return };

@@ -122,6 +122,40 @@ impl Service {
     ) -> Result<(Decoded, Option<Reservation>), Error> {
         let saver = &self.shared.parts.saver;
         let ns = Arc::<str>::from("");
+        let (mut decoded, mut reserved) = self.read(slot, id, Some(room)).await?;
+        let page = std::slice::from_mut(&mut decoded);
+        let references = References::of(saver, slot.tree, &ns, page).await?;
+        let weight = references.weight();
+        if weight <= BATCH_BYTES {
+            references.resolve(page).await?;
+        } else {
+            // Runs that wait for more while they have some may wait for each other: all of it goes first.
+            let before = reserved.take().map_or(0, |memory| memory.bytes() as u64);
+            drop((references, decoded));
+            reserved = room.wait(before / IN_MEMORY + weight).await;
+            (decoded, _) = self.read(slot, id, None).await?;
+            let page = std::slice::from_mut(&mut decoded);
+            let references = References::of(saver, slot.tree, &ns, page).await?;
+            references.resolve(page).await?;
+        }
+        if let Some(memory) = &mut reserved {
+            // What it takes is known now, and mostly less: with what becomes of it about twice as much.
+            let taken = memory.bytes().min(2 * decoded.memory());
+            memory.resize(taken).ok();
+        }
+        Ok((decoded, reserved))
+    }
+
+    /// A checkpoint without the values that its pending writes refer to; a large one waits in `room` for its memory,
+    /// unless the caller has it.
+    async fn read(
+        &self,
+        slot: Slot,
+        id: CheckpointId,
+        room: Option<&Room<'_>>,
+    ) -> Result<(Decoded, Option<Reservation>), Error> {
+        let saver = &self.shared.parts.saver;
+        let ns = Arc::<str>::from("");
         let full = |values| Query {
             tree: slot.tree,
             thread: slot.thread,
@@ -129,34 +163,28 @@ impl Service {
             at: At::Id(id),
             values,
         };
-        let mut reserved: Option<Reservation> = None;
-        let mut decoded = if let Some(cached) = self.shared.cache.get(slot.tree, id) {
-            reserved = room.wait_for(&cached).await;
+        if let Some(cached) = self.shared.cache.get(slot.tree, id) {
+            let reserved = match room {
+                Some(room) => room.wait_for(&cached).await,
+                None => None,
+            };
             let stored = saver.load(full(false)).await?;
-            frame::with_writes(&cached, &stored.ok_or(Error::NoCheckpoint(id))?)?
-        } else {
-            match load::weighed(saver, slot.tree, &ns, id, BATCH_BYTES).await? {
-                Weighed::Missing => None,
-                Weighed::Read(rows) => load::decode_first(&rows)?,
-                Weighed::Large(weight) => {
-                    reserved = room.wait(weight).await;
-                    let stored = saver.load(full(true)).await?;
-                    stored.map(|stored| frame::decode(&stored)).transpose()?
-                }
-            }
-            .ok_or(Error::NoCheckpoint(id))?
-        };
-        let page = std::slice::from_mut(&mut decoded);
-        let references = References::of(saver, slot.tree, &ns, page).await?;
-        if references.weight() > BATCH_BYTES {
-            // Runs that wait for more while they have some may wait for each other.
-            let before = reserved
-                .take()
-                .map_or(0, |reserved| reserved.bytes() as u64);
-            reserved = room.wait(before / IN_MEMORY + references.weight()).await;
+            let stored = stored.ok_or(Error::NoCheckpoint(id))?;
+            return Ok((frame::with_writes(&cached, &stored)?, reserved));
         }
-        references.resolve(page).await?;
-        Ok((decoded, reserved))
+        let mut reserved = None;
+        let decoded = match load::weighed(saver, slot.tree, &ns, id, BATCH_BYTES).await? {
+            Weighed::Missing => None,
+            Weighed::Read(rows) => load::decode_first(&rows)?,
+            Weighed::Large(weight) => {
+                if let Some(room) = room {
+                    reserved = room.wait(weight).await;
+                }
+                let stored = saver.load(full(true)).await?;
+                stored.map(|stored| frame::decode(&stored)).transpose()?
+            }
+        };
+        Ok((decoded.ok_or(Error::NoCheckpoint(id))?, reserved))
     }
 }
 

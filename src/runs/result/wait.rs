@@ -10,8 +10,8 @@ use crate::{
     budget::Reservation,
     checkpoint, engine,
     runs::{
-        Error, Run, RunHandle, Service, Status, active::PendingRun, request::Target,
-        shared::memory::ReadMemory,
+        Error, Run, RunHandle, Service, Status, active::PendingRun, listing::BATCH_BYTES,
+        request::Target, shared::memory::ReadMemory,
     },
     tree::{
         self,
@@ -23,6 +23,8 @@ use crate::{
 
 /// How often the row of a run is read that another process executes.
 const POLL: Duration = Duration::from_millis(500);
+/// How long the result of a run waits for memory, if not for a client.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause after the storage failed.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often the result of an ended run is read before it counts as one without values.
@@ -149,10 +151,19 @@ impl Service {
     }
 
     /// The result of a run by its final row, read once. Values that are large are read once there is memory for
-    /// them: the run's principal pays for it.
+    /// them: the run's principal pays for it. Where its other runs have that for long, such values are read one by one
+    /// beside it.
     pub(in crate::runs) async fn result_of_row(&self, row: &Run) -> RunResult {
         let memory = self.memory_of(row);
-        result_with(row, self.head_of_row(row, &memory).await)
+        let read = tokio::time::timeout(PATIENCE, self.head_of_row(row, &memory)).await;
+        let head = match read {
+            Ok(head) => head,
+            Err(_) => {
+                let _alone = self.shared.states.beside().await;
+                self.head_beside(row).await
+            }
+        };
+        result_with(row, head)
     }
 
     /// The same for a client that waits, in its memory if it has any.
@@ -176,6 +187,16 @@ impl Service {
     ) -> Result<(Head, Option<Reservation>), Error> {
         let thread = self.shared.thread(row.thread).await?;
         self.shared.head_read_in(&thread, memory).await
+    }
+
+    /// [`head_of_row`](Self::head_of_row) without memory, for who has the place beside it.
+    async fn head_beside(&self, row: &Run) -> Result<(Head, Option<Reservation>), Error> {
+        let thread = self.shared.thread(row.thread).await?;
+        let Some(weighed) = self.shared.weighed_head(&thread, BATCH_BYTES).await? else {
+            return Ok((Head::default(), None));
+        };
+        let head = self.shared.read_head(&thread, &weighed, None).await?;
+        Ok((head, None))
     }
 
     /// Publishes the result of a run that waits here and was executed elsewhere, and shows its end to those

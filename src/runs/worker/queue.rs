@@ -27,7 +27,8 @@ impl Service {
                 _ = poll.tick() => {
                     ticks += 1;
                     // Runs that another process ended may have been in the way of those here.
-                    if ticks % ROUND == 1 || !inner.active.lock().pending.is_empty() {
+                    let waits = inner.active.lock().has_waiting();
+                    if ticks % ROUND == 1 || waits {
                         inner.freed.lock().anywhere = true;
                     }
                 }

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::Stream;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::history::Listed;
 use crate::{
@@ -12,7 +13,11 @@ use crate::{
         frame::{self, Chains, Decoded},
     },
     id::{BranchId, TreeId},
-    runs::{Listing, listing::BATCH_BYTES, shared::memory::ReadMemory},
+    runs::{
+        Listing,
+        listing::BATCH_BYTES,
+        shared::memory::{ReadMemory, States},
+    },
     threads::{Error, Result, Service, request::History},
     tree::{
         Thread,
@@ -24,6 +29,8 @@ use crate::{
 
 /// How long a list waits for the memory of results.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it waits for its turn beside that, while the client of another list reads.
+const LONG: Duration = Duration::from_secs(60);
 
 /// How a decoded checkpoint becomes the state that clients see.
 pub(super) type Render = Box<dyn Fn(&Decoded) -> Result<Value> + Send + Sync>;
@@ -40,6 +47,9 @@ pub(super) struct StoredStates {
     access: Access,
     /// For what their pending writes refer to, where that is large.
     memory: Option<ReadMemory>,
+    states: States,
+    /// What the list has memory for.
+    reserved: u64,
 }
 
 impl Service {
@@ -59,19 +69,24 @@ impl Service {
             rows,
             access: self.access.clone(),
             memory: self.memory.clone(),
+            states: self.shared.states.clone(),
+            reserved: 0,
         }
     }
 }
 
 impl StoredStates {
     /// The states as `render` makes them.
-    pub(super) fn render(self, render: Render) -> Listing<Value, Error> {
+    pub(super) fn render(mut self, render: Render) -> Listing<Value, Error> {
         let sum = |batch: &[Listed]| batch.iter().map(|one| one.weight).sum();
         let read = self.rows.as_ref().map(StoredRows::weight);
         let batches = batches(&self.listed, false);
+        let largest = self.listed.iter().map(|one| one.weight).max().unwrap_or(0);
+        let at_once = read.or(batches.into_iter().map(sum).max()).unwrap_or(0);
+        self.reserved = largest.max(at_once);
         Listing {
-            largest: self.listed.iter().map(|one| one.weight).max().unwrap_or(0),
-            at_once: read.or(batches.into_iter().map(sum).max()).unwrap_or(0),
+            largest,
+            at_once,
             items: Box::pin(self.values(render)),
         }
     }
@@ -80,7 +95,8 @@ impl StoredStates {
     /// were taken.
     fn values(self, render: Render) -> impl Stream<Item = Result<Value>> + Send {
         async_stream::try_stream! {
-            let Self { saver, thread, ns, listed, rows: mut read, access, memory } = self;
+            let Self { saver, thread, ns, listed, rows: mut read, access, memory, states, reserved } = self;
+            let mut has_begun = false;
             for batch in batches(&listed, read.is_some()) {
                 let rows = match read.take() {
                     Some(rows) => rows,
@@ -88,8 +104,13 @@ impl StoredStates {
                 };
                 let mut pending = pending_writes(&thread, batch, &rows)?;
                 let references = References::of(&saver, thread.tree, &ns, &pending).await?;
-                let weight = batch.iter().map(|one| one.weight).sum();
-                let _results = results_of(memory.as_ref(), weight, references.weight()).await?;
+                let weight = batch.iter().map(|one| one.weight).sum::<u64>() + references.weight();
+                let more = weight.saturating_sub(reserved);
+                let _results = match &memory {
+                    Some(memory) if has_begun => results_beside(memory, &states, more).await?,
+                    Some(memory) => results_of(memory, weight, more).await?,
+                    None => ResultMemory::default(),
+                };
                 references.resolve(&mut pending).await?;
                 access.record_shown(thread.id);
                 let chains = Chains::new(&rows.blobs);
@@ -98,6 +119,7 @@ impl StoredStates {
                     decoded.writes = pending.writes;
                     let value = render(&decoded)?;
                     drop(decoded);
+                    has_begun = true;
                     yield value;
                 }
             }
@@ -105,19 +127,46 @@ impl StoredStates {
     }
 }
 
-/// The memory of what the pending writes of a batch refer to, which is not known before the list begins; `weight` is
-/// that of the batch itself. The list waits for it, and not for ever: others may wait for what it has.
-async fn results_of(
-    memory: Option<&ReadMemory>,
-    weight: u64,
-    references: u64,
-) -> Result<Option<Reservation>> {
-    let Some(memory) = memory else {
-        return Ok(None);
+/// The memory of what the pending writes of a batch refer to.
+#[derive(Default)]
+struct ResultMemory {
+    _reservation: Option<Reservation>,
+    _beside: Option<OwnedSemaphorePermit>,
+}
+
+/// The memory of what the pending writes of the first batch refer to, which is not known before the list begins: the
+/// batch weighs `weight` with it, `more` than the list has memory for. The list waits, and not for ever: others may
+/// wait for what it has.
+///
+/// # Errors
+/// 413: it is more than the client may have; 503: it was not there in time.
+async fn results_of(memory: &ReadMemory, weight: u64, more: u64) -> Result<ResultMemory> {
+    memory.check_state(weight, "")?;
+    let reserved = tokio::time::timeout(PATIENCE, memory.wait(more)).await;
+    Ok(ResultMemory {
+        _reservation: reserved.map_err(|_| Error::NoMemory)?,
+        _beside: None,
+    })
+}
+
+/// The same once the list has begun, which is not to break off: where the memory is not there in time, such batches
+/// are read one by one beside it.
+///
+/// # Errors
+/// Another list has been read beside it for long.
+async fn results_beside(memory: &ReadMemory, states: &States, more: u64) -> Result<ResultMemory> {
+    let reserved = tokio::time::timeout(PATIENCE, memory.wait(more)).await;
+    let Ok(reservation) = reserved else {
+        let beside = tokio::time::timeout(LONG, states.list_beside()).await;
+        return Ok(ResultMemory {
+            _reservation: None,
+            _beside: beside.map_err(|_| Error::NoMemory)?,
+        });
     };
-    memory.check_state(weight + references, "")?;
-    let reserved = tokio::time::timeout(PATIENCE, memory.wait(references)).await;
-    reserved.map_err(|_| Error::NoMemory)
+    Ok(ResultMemory {
+        _reservation: reservation,
+        _beside: None,
+    })
 }
 
 /// Parts of a list that are read together; all of it is one when it was read already.
