@@ -149,4 +149,10 @@ fn results_that_a_state_shows_count_as_a_part_of_it(place: &Place) {
             *result
         );
     }
+    // A list has memory for its largest state, and does not wait for what it has itself.
+    let whole = ok(client.post(&history, &json!({"limit": 10})), 200);
+    let whole = whole.as_array().unwrap();
+    assert!(whole.len() > 4, "{} states", whole.len());
+    let is_shown = |state: &Value| state["tasks"][0]["result"]["messages"].is_array();
+    assert!(whole.iter().any(is_shown));
 }
