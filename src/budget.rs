@@ -84,6 +84,11 @@ impl Budget {
         self.total / 2
     }
 
+    /// How much a payer has reserved.
+    pub fn used_by(&self, payer: &Arc<str>) -> usize {
+        self.state.lock().payers.get(payer).copied().unwrap_or(0)
+    }
+
     /// Reserves memory for a payer until the reservation is dropped.
     ///
     /// # Errors

@@ -204,7 +204,8 @@ impl Hub {
         // Whoever begins to read gets it out of this state: the one here and the caller's are two more.
         let is_unread = Arc::strong_count(publisher) <= owners + 2;
         // Who watches the thread is to be shown the end.
-        let is_watched = state.feed(publisher.thread()).is_some();
+        let feed = state.feed(publisher.thread());
+        let is_watched = feed.is_some_and(|feed| feed.is_watched());
         let is_removed = is_here && is_unread && !is_watched && !publisher.has_started();
         if is_removed {
             state.forget(publisher.run());

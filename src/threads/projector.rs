@@ -203,15 +203,24 @@ impl Service {
                 return Ok(false);
             }
         }
+        if self.has_reached(thread, number).await? {
+            return Ok(true);
+        }
+        // Two of those who wait derive at a time; the others look again soon.
+        let Ok(_turn) = self.shared.deriving.try_acquire() else {
+            return Ok(false);
+        };
         // The response shows nothing of what is read for the tables, and they are the same whoever waits for them: what
-        // is too large for a client is not left out. Two of those who wait read at a time.
+        // is too large for a client is not left out.
         let apart = Self {
             memory: None,
             ..self.clone()
         };
-        let turn = self.shared.deriving.acquire().await;
         apart.project(&[thread]).await?;
-        drop(turn);
+        self.has_reached(thread, number).await
+    }
+
+    async fn has_reached(&self, thread: ThreadId, number: i64) -> Result<bool> {
         let found = self.shared.parts.projections.progress(vec![thread]).await?;
         // A thread that is not there may be on its way.
         Ok(found.iter().any(|progress| progress.reached(Some(number))))

@@ -111,6 +111,9 @@ fn clients_that_never_read_take_little_memory_and_hold_up_nobody(place: &Place) 
     let rate = (all.len() * count) as f64 / begin.elapsed().as_secs_f64();
     println!("{rate:.0} tokens/s of all runs");
     let beside = fastest(&client, &body);
+    let open = client.get("/metrics");
+    let is_over = open.text().contains("backstitch_streams_open 0");
+    assert!(!is_over, "the clients that never read were not beside");
     // A client that takes nothing for the time of BACKSTITCH_STALL is hung up on.
     until("the streams that nobody reads are closed", || {
         let metrics = client.get("/metrics");

@@ -54,7 +54,10 @@ pub async fn send(call: &Call, tasks: Tasks, request: Request) -> Result<Respons
         return Ok(body::json(StatusCode::OK, &json_rpc::result(&id, task)));
     }
     let key = begun.key;
-    // What was carried out is not refused any more, also not for want of memory.
+    // What was carried out is not refused any more, also not for want of memory. Of what was read so far the response
+    // shows nothing.
+    let read = call.states.lock().take();
+    drop(read);
     let tasks = tasks.patient();
     let message = async move {
         begun.end.await;

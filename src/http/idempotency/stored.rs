@@ -244,7 +244,9 @@ pub fn store_at_end(
                 }
                 whole = whole.filter(|bytes| {
                     let reserved = memory.as_mut().map(|memory| memory.resize(bytes.capacity()));
-                    bytes.len() <= limit && matches!(reserved, Some(Ok(())))
+                    // They stay for as long as a run takes: half of the share is left for what the client reads.
+                    let has_room = 2 * budget.used_by(&payer) <= budget.share();
+                    bytes.len() <= limit && has_room && matches!(reserved, Some(Ok(())))
                 });
                 if whole.is_none() {
                     memory = None;

@@ -29,7 +29,7 @@ use super::{
     paced::Paced,
     panics::panic_text,
     progress::{Guarded, Progress},
-    request_body::{STREAM_WINDOW, Source, Unread},
+    request_body::{Source, Unread},
     router::{Found, Routes},
     slots::{self, Slot},
     weigh::weigh,
@@ -394,25 +394,8 @@ impl Inner {
         // Of those who are not known each address is somebody, unless the server is open to everybody.
         let is_somebody = client.is_known || !self.shared.options.is_open();
         let principal = is_somebody.then_some(payer);
-        let unread = self.reserve_unread(payer, parts)?;
         let slot = slots.take(&connection.slots, principal).await?;
-        drop(unread);
         Ok((slot.into(), vec![memory]))
-    }
-
-    /// The memory of what a client may send of the body before anybody reads it: over HTTP/1 it fits the connection's
-    /// buffer, over HTTP/2 each request has a window of its own.
-    fn reserve_unread(&self, payer: &Arc<str>, parts: &Parts) -> Result<Reservation, Error> {
-        let may_have_body = !matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS);
-        let bytes = if may_have_body && parts.version == Version::HTTP_2 {
-            let length = parts.headers.get(CONTENT_LENGTH);
-            let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-            length.map_or(STREAM_WINDOW, |length: usize| length.min(STREAM_WINDOW))
-        } else {
-            0
-        };
-        let memory = self.shared.bodies.reserve(payer, bytes);
-        memory.map_err(|_| Error::unavailable("Too many requests. Try again later."))
     }
 }
 

@@ -29,7 +29,6 @@ use super::{
     dispatch::Dispatcher,
     options::Options,
     progress::StreamExecutor,
-    request_body::STREAM_WINDOW,
     slots::ConnectionSlots,
 };
 use crate::http::Services;
@@ -77,7 +76,7 @@ impl Server {
             .max_concurrent_streams(128)
             // What a client sends and no handler has read, and what the server sends and no client
             // has taken, of one connection.
-            .initial_stream_window_size(STREAM_WINDOW as u32)
+            .initial_stream_window_size(128 << 10)
             .initial_connection_window_size(256 << 10)
             .max_send_buf_size(32 << 10)
             .max_header_list_size(HEAD_LIMIT as u32)

@@ -53,9 +53,6 @@ pub fn received(bytes: &[u8], limits: &Limits) -> Result<Received, Error> {
 /// a client whose next request meets that end has to take it for a failure.
 pub struct Unread(Option<RequestBody>);
 
-/// What a client may send of a body over HTTP/2 before anybody reads it.
-pub const STREAM_WINDOW: usize = 128 << 10;
-
 /// Bytes of a body that is read although nobody wants it; the connection with a longer one is closed.
 const SHORT: u64 = 64 << 10;
 /// How long that may take.

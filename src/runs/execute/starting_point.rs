@@ -140,8 +140,10 @@ impl Service {
         }
         if let Some(memory) = &mut reserved {
             // What it takes is known now, and mostly less: with what becomes of it about twice as much.
-            let taken = memory.bytes().min(2 * decoded.memory());
-            memory.resize(taken).ok();
+            let writes = decoded.writes.iter();
+            let writes: usize = writes.map(|(_, write)| write.value.memory()).sum();
+            let taken = 2 * (decoded.memory() + writes);
+            memory.resize(taken.min(memory.bytes())).ok();
         }
         Ok((decoded, reserved))
     }

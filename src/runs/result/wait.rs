@@ -154,16 +154,7 @@ impl Service {
     /// them: the run's principal pays for it. Where its other runs have that for long, such values are read one by one
     /// beside it.
     pub(in crate::runs) async fn result_of_row(&self, row: &Run) -> RunResult {
-        let memory = self.memory_of(row);
-        let read = tokio::time::timeout(PATIENCE, self.head_of_row(row, &memory)).await;
-        let head = match read {
-            Ok(head) => head,
-            Err(_) => {
-                let _alone = self.shared.states.beside().await;
-                self.head_beside(row).await
-            }
-        };
-        result_with(row, head)
+        result_with(row, self.head_in_time(row).await)
     }
 
     /// The same for a client that waits, in its memory if it has any.
@@ -189,14 +180,19 @@ impl Service {
         self.shared.head_read_in(&thread, memory).await
     }
 
-    /// [`head_of_row`](Self::head_of_row) without memory, for who has the place beside it.
-    async fn head_beside(&self, row: &Run) -> Result<(Head, Option<Reservation>), Error> {
+    async fn head_in_time(&self, row: &Run) -> Result<(Head, Option<Reservation>), Error> {
         let thread = self.shared.thread(row.thread).await?;
         let Some(weighed) = self.shared.weighed_head(&thread, BATCH_BYTES).await? else {
             return Ok((Head::default(), None));
         };
+        let memory = self.memory_of(row);
+        let memory = tokio::time::timeout(PATIENCE, memory.wait(weighed.weight())).await;
+        let (memory, _beside) = match memory {
+            Ok(memory) => (memory, None),
+            Err(_) => (None, self.shared.states.read_beside().await),
+        };
         let head = self.shared.read_head(&thread, &weighed, None).await?;
-        Ok((head, None))
+        Ok((head, memory))
     }
 
     /// Publishes the result of a run that waits here and was executed elsewhere, and shows its end to those

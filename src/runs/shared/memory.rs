@@ -21,8 +21,9 @@ pub struct States {
     budget: Arc<Budget>,
     /// For what is read although there is no memory left, one at a time.
     beside: Arc<Semaphore>,
-    /// The same for lists that have begun, which their clients read as slowly as they like.
-    list_beside: Arc<Semaphore>,
+    /// The same for lists that have begun, which their clients read as slowly as they like, and for results of runs:
+    /// changes do not wait for these.
+    read_beside: Arc<Semaphore>,
 }
 
 impl States {
@@ -31,7 +32,7 @@ impl States {
         Self {
             budget: Budget::new(bytes),
             beside: Arc::new(Semaphore::new(1)),
-            list_beside: Arc::new(Semaphore::new(1)),
+            read_beside: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -46,9 +47,9 @@ impl States {
         self.beside.clone().acquire_owned().await.ok()
     }
 
-    /// The one place for what a list reads that has begun although there is no memory left, once it is free.
-    pub async fn list_beside(&self) -> Option<OwnedSemaphorePermit> {
-        self.list_beside.clone().acquire_owned().await.ok()
+    /// The one place for what is read although there is no memory left, and not for a change, once it is free.
+    pub async fn read_beside(&self) -> Option<OwnedSemaphorePermit> {
+        self.read_beside.clone().acquire_owned().await.ok()
     }
 
     /// The memory for what is read for no response that is being made.

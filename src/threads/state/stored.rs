@@ -103,24 +103,38 @@ impl StoredStates {
                     None => read_batch(&saver, thread.tree, &ns, batch).await?,
                 };
                 let mut pending = pending_writes(&thread, batch, &rows)?;
-                let references = References::of(&saver, thread.tree, &ns, &pending).await?;
-                let weight = batch.iter().map(|one| one.weight).sum::<u64>() + references.weight();
-                let more = weight.saturating_sub(reserved);
-                let _results = match &memory {
-                    Some(memory) if has_begun => results_beside(memory, &states, more).await?,
-                    Some(memory) => results_of(memory, weight, more).await?,
-                    None => ResultMemory::default(),
-                };
-                references.resolve(&mut pending).await?;
-                access.record_shown(thread.id);
+                let mut of_all = Some(References::of(&saver, thread.tree, &ns, &pending).await?);
+                // Large ones are read state by state.
+                let is_large = of_all.as_ref().is_some_and(|all| all.weight() > BATCH_BYTES);
+                let at_once = if is_large { 1 } else { pending.len().max(1) };
+                let of_batch = batch.iter().map(|one| one.weight).sum::<u64>();
                 let chains = Chains::new(&rows.blobs);
-                for ((row, _), pending) in rows.rows.iter().zip(pending) {
-                    let mut decoded = frame::decode_row(row, &[], &chains)?;
-                    decoded.writes = pending.writes;
-                    let value = render(&decoded)?;
-                    drop(decoded);
-                    has_begun = true;
-                    yield value;
+                let mut stored = rows.rows.iter();
+                for part in pending.chunks_mut(at_once) {
+                    let references = match of_all.take().filter(|_| !is_large) {
+                        Some(all) => all,
+                        None => References::of(&saver, thread.tree, &ns, part).await?,
+                    };
+                    let weight = of_batch + references.weight();
+                    let more = weight.saturating_sub(reserved);
+                    let _results = match &memory {
+                        Some(memory) if has_begun => {
+                            let could_have = memory.check_state(reserved + more, "").is_ok();
+                            results_beside(memory, &states, more, could_have).await?
+                        }
+                        Some(memory) => results_of(memory, weight, more).await?,
+                        None => ResultMemory::default(),
+                    };
+                    references.resolve(part).await?;
+                    access.record_shown(thread.id);
+                    for (pending, (row, _)) in part.iter_mut().zip(stored.by_ref()) {
+                        let mut decoded = frame::decode_row(row, &[], &chains)?;
+                        decoded.writes = std::mem::take(&mut pending.writes);
+                        let value = render(&decoded)?;
+                        drop(decoded);
+                        has_begun = true;
+                        yield value;
+                    }
                 }
             }
         }
@@ -149,15 +163,21 @@ async fn results_of(memory: &ReadMemory, weight: u64, more: u64) -> Result<Resul
     })
 }
 
-/// The same once the list has begun, which is not to break off: where the memory is not there in time, such batches
-/// are read one by one beside it.
+/// The same once the list has begun, which is not to break off: where the memory is not there in time, or the client
+/// could never have it beside what the list has, such parts are read one by one beside it.
 ///
 /// # Errors
 /// Another list has been read beside it for long.
-async fn results_beside(memory: &ReadMemory, states: &States, more: u64) -> Result<ResultMemory> {
-    let reserved = tokio::time::timeout(PATIENCE, memory.wait(more)).await;
+async fn results_beside(
+    memory: &ReadMemory,
+    states: &States,
+    more: u64,
+    could_have: bool,
+) -> Result<ResultMemory> {
+    let patience = if could_have { PATIENCE } else { Duration::ZERO };
+    let reserved = tokio::time::timeout(patience, memory.wait(more)).await;
     let Ok(reservation) = reserved else {
-        let beside = tokio::time::timeout(LONG, states.list_beside()).await;
+        let beside = tokio::time::timeout(LONG, states.read_beside()).await;
         return Ok(ResultMemory {
             _reservation: None,
             _beside: beside.map_err(|_| Error::NoMemory)?,
