@@ -177,7 +177,7 @@ impl Service {
         let limit = Instant::now() + PATIENCE;
         for (thread, number) in wanted {
             let mut watch = self.shared.notifier.watch(*thread);
-            while !self.has_projected(*thread, *number).await? {
+            while !self.has_projected(*thread, *number, limit).await? {
                 if Instant::now() >= limit {
                     return Err(behind(*thread, *number));
                 }
@@ -191,7 +191,7 @@ impl Service {
         Ok(())
     }
 
-    async fn has_projected(&self, thread: ThreadId, number: i64) -> Result<bool> {
+    async fn has_projected(&self, thread: ThreadId, number: i64, limit: Instant) -> Result<bool> {
         // One of somebody else is as one that is not there.
         if let Some(principal) = self.access.principal() {
             let tree = &self.shared.parts.tree;
@@ -206,8 +206,9 @@ impl Service {
         if self.has_reached(thread, number).await? {
             return Ok(true);
         }
-        // Two of those who wait derive at a time; the others look again soon.
-        let Ok(_turn) = self.shared.deriving.try_acquire() else {
+        // Two of those who wait derive at a time.
+        let turn = tokio::time::timeout_at(limit, self.shared.deriving.acquire());
+        let Ok(_turn) = turn.await else {
             return Ok(false);
         };
         // The response shows nothing of what is read for the tables, and they are the same whoever waits for them: what

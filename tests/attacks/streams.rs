@@ -86,7 +86,7 @@ fn fastest(client: &Client, body: &Value) -> (usize, Duration) {
 }
 
 fn clients_that_never_read_take_little_memory_and_hold_up_nobody(place: &Place) {
-    let setup = Setup::example("bench_server").env("BACKSTITCH_STALL", "10");
+    let setup = Setup::example("bench_server").env("BACKSTITCH_STALL", "20");
     let server = place.start(setup);
     let client = Client::of(&server);
     // About five hundred bytes each on the wire.

@@ -37,6 +37,8 @@ const HEADERS: [HeaderName; 7] = [
     page::TOTAL,
     page::NEXT,
 ];
+/// Bytes of a body that is retained whatever else its client has memory for.
+const SMALL: usize = 64 << 10;
 /// A field instead of a body that was too large.
 const TOO_LARGE: &str = "too_large";
 
@@ -245,7 +247,8 @@ pub fn store_at_end(
                 whole = whole.filter(|bytes| {
                     let reserved = memory.as_mut().map(|memory| memory.resize(bytes.capacity()));
                     // They stay for as long as a run takes: half of the share is left for what the client reads.
-                    let has_room = 2 * budget.used_by(&payer) <= budget.share();
+                    let has_room =
+                        bytes.capacity() <= SMALL || 2 * budget.used_by(&payer) <= budget.share();
                     bytes.len() <= limit && has_room && matches!(reserved, Some(Ok(())))
                 });
                 if whole.is_none() {

@@ -1,6 +1,6 @@
 //! Waiting for the result of a run, whichever process executes it.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::oneshot;
@@ -186,10 +186,14 @@ impl Service {
             return Ok((Head::default(), None));
         };
         let memory = self.memory_of(row);
-        let memory = tokio::time::timeout(PATIENCE, memory.wait(weighed.weight())).await;
-        let (memory, _beside) = match memory {
+        let mut waiting = pin!(memory.wait(weighed.weight()));
+        let in_time = tokio::time::timeout(PATIENCE, &mut waiting).await;
+        let (memory, _beside) = match in_time {
             Ok(memory) => (memory, None),
-            Err(_) => (None, self.shared.states.read_beside().await),
+            Err(_) => tokio::select! {
+                memory = &mut waiting => (memory, None),
+                beside = self.shared.states.result_beside() => (None, beside),
+            },
         };
         let head = self.shared.read_head(&thread, &weighed, None).await?;
         Ok((head, memory))

@@ -21,9 +21,10 @@ pub struct States {
     budget: Arc<Budget>,
     /// For what is read although there is no memory left, one at a time.
     beside: Arc<Semaphore>,
-    /// The same for lists that have begun, which their clients read as slowly as they like, and for results of runs:
-    /// changes do not wait for these.
-    read_beside: Arc<Semaphore>,
+    /// The same for lists that have begun, which their clients read as slowly as they like.
+    list_beside: Arc<Semaphore>,
+    /// The same for results of runs, which are read and not waited for.
+    result_beside: Arc<Semaphore>,
 }
 
 impl States {
@@ -32,7 +33,8 @@ impl States {
         Self {
             budget: Budget::new(bytes),
             beside: Arc::new(Semaphore::new(1)),
-            read_beside: Arc::new(Semaphore::new(1)),
+            list_beside: Arc::new(Semaphore::new(1)),
+            result_beside: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -47,9 +49,14 @@ impl States {
         self.beside.clone().acquire_owned().await.ok()
     }
 
-    /// The one place for what is read although there is no memory left, and not for a change, once it is free.
-    pub async fn read_beside(&self) -> Option<OwnedSemaphorePermit> {
-        self.read_beside.clone().acquire_owned().await.ok()
+    /// The one place for what a list reads that has begun although there is no memory left, once it is free.
+    pub async fn list_beside(&self) -> Option<OwnedSemaphorePermit> {
+        self.list_beside.clone().acquire_owned().await.ok()
+    }
+
+    /// The one place for a result of a run that is read although there is no memory left, once it is free.
+    pub async fn result_beside(&self) -> Option<OwnedSemaphorePermit> {
+        self.result_beside.clone().acquire_owned().await.ok()
     }
 
     /// The memory for what is read for no response that is being made.

@@ -177,7 +177,7 @@ async fn results_beside(
     let patience = if could_have { PATIENCE } else { Duration::ZERO };
     let reserved = tokio::time::timeout(patience, memory.wait(more)).await;
     let Ok(reservation) = reserved else {
-        let beside = tokio::time::timeout(LONG, states.read_beside()).await;
+        let beside = tokio::time::timeout(LONG, states.list_beside()).await;
         return Ok(ResultMemory {
             _reservation: None,
             _beside: beside.map_err(|_| Error::NoMemory)?,
