@@ -202,8 +202,8 @@ impl ActiveRuns {
         }
     }
 
-    /// Takes one out that has waited longest, or that waits no longer.
-    pub fn oldest_waiting(&mut self) -> Option<RunId> {
+    /// Takes the run out that has waited longest, or an earlier one that waits no longer.
+    pub fn take_oldest_waiting(&mut self) -> Option<RunId> {
         self.waiting.pop_front()
     }
 
@@ -405,7 +405,7 @@ mod tests {
         }
         active.add_waiting(runs[98]);
         assert_eq!(active.waiting, [runs[98], runs[99], runs[98]]);
-        assert_eq!(active.oldest_waiting(), Some(runs[98]));
+        assert_eq!(active.take_oldest_waiting(), Some(runs[98]));
 
         let elsewhere = ThreadId::mint();
         assert!(!active.may_wait_on(elsewhere));
@@ -414,7 +414,9 @@ mod tests {
         assert!(active.may_wait_on(elsewhere), "it may be on any thread");
         active.found_left();
         assert!(!active.may_wait_on(elsewhere));
+        // A run of another process may begin here too.
         active.found_left();
+        assert!(!active.may_wait_on(elsewhere));
     }
 
     #[test]

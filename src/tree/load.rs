@@ -234,7 +234,8 @@ pub async fn reserved_checkpoint<M, E: From<Error>>(
     let page = std::slice::from_mut(&mut decoded);
     let references = References::of(saver, tree, &ns, page).await?;
     if references.weight() > AT_ONCE {
-        // Who waits for more while it has some may wait for ever.
+        // Both are counted together, so that a state that is too large with its results is refused. A response or a change
+        // that holds the first part itself counts it twice.
         drop(memory);
         memory = Some(reserve(weight + references.weight())?);
     }

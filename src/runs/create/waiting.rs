@@ -22,7 +22,7 @@ impl Service {
             if active.pending.len() <= inner.options.known_waiting {
                 return;
             }
-            let Some(oldest) = active.oldest_waiting() else {
+            let Some(oldest) = active.take_oldest_waiting() else {
                 return;
             };
             let Some(pending) = active.pending.get(&oldest) else {

@@ -80,7 +80,8 @@ pub(in super::super) fn recover(db: &Connection, by: &Recover) -> Result<Recover
     Ok(recovered)
 }
 
-/// Lost runs, as many as take all slots that there are: no request is read of those behind them.
+/// Lost runs, as many as take all slots that there are: no request is decoded of those behind them. The statement
+/// sorts what it finds, at most as many rows as there are slots, with their requests as they are stored.
 fn lost(
     db: &Connection,
     by: &Recover,
