@@ -118,6 +118,12 @@ pub struct WriteRow {
 }
 
 impl WriteRow {
+    /// What the row of its checkpoint says of it if the result stands there: how it is encoded, and the path of its
+    /// task, of which `shortened` is the form that is stored.
+    pub(crate) fn header(&self, shortened: &str) -> String {
+        format!("{} {shortened}", self.tag)
+    }
+
     /// What it [weighs](super::codec::weight).
     pub(crate) fn weight(&self) -> u64 {
         super::codec::weight(&self.tag, self.bytes.len())
@@ -197,6 +203,27 @@ impl NewBranch {
 }
 
 impl Commit {
+    /// The result of the only task that ran from this superstep's checkpoint, if `next` brings it: where one
+    /// transaction writes both, the row of the checkpoint has it.
+    pub(crate) fn result_in<'a>(&self, next: &'a Self) -> Option<&'a WriteRow> {
+        let (row, after) = (&self.checkpoint, &next.checkpoint);
+        let follows = after.parent == Some(row.id)
+            && (next.slot.tree, next.slot.branch) == (self.slot.tree, self.slot.branch)
+            && next.slot.epoch == self.slot.epoch
+            && row.ns.is_empty()
+            && after.ns.is_empty()
+            && row.run.is_some()
+            && row.run == after.run;
+        match &*next.writes {
+            [only] if follows => {
+                let is_result = only.idx == 0 && !only.upsert;
+                let is_here = only.ns.is_empty() && only.checkpoint == row.id;
+                Some(only).filter(|_| is_result && is_here)
+            }
+            _ => None,
+        }
+    }
+
     /// About how many bytes its rows have.
     pub(crate) fn bytes(&self) -> usize {
         let row = self.checkpoint.bytes();

@@ -41,10 +41,11 @@ SELECT (SELECT s.checkpoint_id FROM checkpoints s
 
 /// The pending writes of the source at the base and in the subgraphs that stopped below it, as
 /// they are, while that is its head. Once it went on, as they were at the interrupts: an interrupted
-/// task loses its result and its resume values. Resume values for the whole run are not copied.
+/// task loses its result and its resume values. Resume values for the whole run are not copied. A result that stands in
+/// the row of the base is that of a task which was not interrupted.
 const COPY_WRITES: &str = "
 INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
-SELECT w.tree_id, w.checkpoint_ns, w.checkpoint_id, $3, w.task_id, w.idx, w.task_path, w.channel, w.type, w.writes
+SELECT w.tree_id, w.checkpoint_ns, w.checkpoint_id, $3::uuid, w.task_id, w.idx, w.task_path, w.channel, w.type, w.writes
   FROM (SELECT w.*,
           (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = w.tree_id AND o.checkpoint_ns = w.checkpoint_ns
               AND o.checkpoint_id = w.checkpoint_id AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = 0) IS NOT NULL AS finished,
@@ -62,6 +63,10 @@ SELECT w.tree_id, w.checkpoint_ns, w.checkpoint_id, $3, w.task_id, w.idx, w.task
          WHEN '__resume__' THEN w.task_id <> $5 AND (w.present OR NOT (w.interrupted AND w.finished))
          ELSE w.finished AND (w.present OR NOT w.interrupted)
        END
+UNION ALL
+SELECT w.tree_id, w.checkpoint_ns, w.checkpoint_id, $3::uuid, w.task_id, w.idx, w.task_path, w.channel, w.type, w.writes
+  FROM all_checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns = '' AND w.checkpoint_id = $4 AND w.branch_id = $2
+   AND w.idx = 0 AND w.task_id = (SELECT c.result_task FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = $4)
 ON CONFLICT DO NOTHING";
 
 const ACTIVATE: &str =

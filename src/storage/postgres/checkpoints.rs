@@ -10,7 +10,7 @@ const WRITES: &str = "LEFT JOIN LATERAL (
             SELECT array_agg(s.branch_id) AS w_branches, array_agg(s.task_id) AS w_tasks, array_agg(s.idx) AS w_idxs,
                    array_agg(s.task_path) AS w_paths, array_agg(s.channel) AS w_channels, array_agg(s.type) AS w_types,
                    array_agg(s.writes) AS w_writes
-              FROM (SELECT * FROM checkpoint_writes s WHERE s.tree_id = $1 AND s.checkpoint_ns = p.checkpoint_ns
+              FROM (SELECT * FROM all_checkpoint_writes s WHERE s.tree_id = $1 AND s.checkpoint_ns = p.checkpoint_ns
                        AND s.checkpoint_id = p.checkpoint_id ORDER BY s.task_path, s.task_id, s.idx, s.branch_id) s) w ON true";
 
 /// Whether the metadata of the checkpoint row `c` contains that of a filter; the graphs are those whose own

@@ -60,6 +60,7 @@ fn all() -> Vec<Migration> {
         "V049__graphs_of_checkpoints"
         "V050__no_texts_of_messages"
         "V051__events_that_share_rows"
+        "V052__results_in_checkpoints"
     }
 }
 

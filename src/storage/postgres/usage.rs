@@ -24,7 +24,7 @@ n AS (
 SELECT 0 AS kind, '' AS channel, count(*) AS amount, COALESCE(sum(c.bytes), 0)::bigint AS bytes FROM c
 UNION ALL
 SELECT 1, '', COALESCE(sum(w.amount), 0)::bigint, COALESCE(sum(w.bytes), 0)::bigint FROM c CROSS JOIN LATERAL (
-    SELECT count(*) AS amount, sum(octet_length(w.writes)) AS bytes FROM checkpoint_writes w
+    SELECT count(*) AS amount, sum(octet_length(w.writes)) AS bytes FROM all_checkpoint_writes w
      WHERE w.tree_id = $1 AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id) w
 UNION ALL
 SELECT 2, n.channel, count(*), sum(b.bytes)::bigint FROM n CROSS JOIN LATERAL (

@@ -145,13 +145,19 @@ pub(super) const COPY_WRITES: &str = "INSERT INTO checkpoint_writes (tree_id, ch
        WHEN '__interrupt__' THEN 1 \
        WHEN '__step__' THEN 1 \
        WHEN '__resume__' THEN task_id <> zeroblob(16) AND (present OR NOT (interrupted AND finished)) \
-       ELSE finished AND (present OR NOT interrupted) END";
+       ELSE finished AND (present OR NOT interrupted) END \
+     UNION ALL \
+     SELECT tree_id, checkpoint_ns, checkpoint_id, ?4, task_id, idx, task_path, channel, type, writes \
+       FROM all_checkpoint_writes WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?3 \
+        AND branch_id = ?2 AND idx = 0 AND task_id = (SELECT c.result_task FROM checkpoints c \
+          WHERE c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ?3)";
 
 /// Copies the pending writes of a branch at a checkpoint and in subgraphs that stopped below it:
 /// interrupts, memoised steps, resume values and results.
 ///
 /// When the branch went on from there, an interrupted task loses its result and its resume values,
-/// so that the interrupt is open on the copy. Resume values for the whole run are not copied.
+/// so that the interrupt is open on the copy. A result that stands in the row of the base is that of a task which was not
+/// interrupted. Resume values for the whole run are not copied.
 pub(super) fn copy_writes(
     db: &Connection,
     tree: TreeId,

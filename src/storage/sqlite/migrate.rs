@@ -53,6 +53,7 @@ fn all() -> Vec<Migration> {
         "V048__users_of_threads"
         "V049__graphs_of_checkpoints"
         "V050__no_texts_of_messages"
+        "V052__results_in_checkpoints"
     }
 }
 

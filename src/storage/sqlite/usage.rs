@@ -15,7 +15,7 @@ pub(super) const CHECKPOINTS: &str = "SELECT checkpoint_ns, checkpoint_id, blob_
      octet_length(checkpoint) + octet_length(metadata) \
      FROM checkpoints INDEXED BY checkpoints_thread WHERE tree_id = ?1 AND thread_id = ?2";
 
-pub(super) const WRITES: &str = "SELECT count(*), coalesce(sum(length(writes)), 0) FROM checkpoint_writes \
+pub(super) const WRITES: &str = "SELECT count(*), coalesce(sum(length(writes)), 0) FROM all_checkpoint_writes \
      WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3";
 
 pub(super) const BLOB: &str = "SELECT length(blob), base_version FROM checkpoint_blobs \

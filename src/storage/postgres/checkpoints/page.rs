@@ -45,7 +45,8 @@ chain AS (
    CROSS JOIN LATERAL (SELECT b.channel, b.version, b.base_version, {blob} AS weight FROM checkpoint_blobs b
      WHERE b.tree_id = $1 AND b.checkpoint_ns = $2 AND b.channel = k.channel AND b.version = k.base_version LIMIT 1) b),
 sized AS (
-  SELECT p.*, octet_length(p.checkpoint) + pg_column_size(p.blob_versions) + {metadata} + COALESCE(s.weight, 0) AS weight
+  SELECT p.*, octet_length(p.checkpoint) + pg_column_size(p.blob_versions) + {metadata} + COALESCE(s.weight, 0)
+         + COALESCE({result}, 0) AS weight
     FROM page p CROSS JOIN LATERAL (SELECT sum({writes}) AS weight FROM checkpoint_writes s WHERE s.tree_id = $1
      AND s.checkpoint_ns = $2 AND s.checkpoint_id = p.checkpoint_id) s),
 fit AS MATERIALIZED (
@@ -55,9 +56,14 @@ w AS MATERIALIZED (
   SELECT array_agg(s.n) AS w_rows, array_agg(s.branch_id) AS w_branches, array_agg(s.task_id) AS w_tasks, array_agg(s.idx) AS w_idxs,
          array_agg(s.task_path) AS w_paths, array_agg(s.channel) AS w_channels, array_agg(s.type) AS w_types,
          array_agg(s.writes) AS w_writes
-    FROM (SELECT p.n, s.* FROM fit f CROSS JOIN page p CROSS JOIN LATERAL (SELECT * FROM checkpoint_writes s WHERE s.tree_id = $1
-             AND s.checkpoint_ns = $2 AND s.checkpoint_id = p.checkpoint_id OFFSET 0) s
-           WHERE f.whole ORDER BY p.n, s.task_path, s.task_id, s.idx, s.branch_id) s),
+    FROM (SELECT p.n, s.branch_id, s.task_id, s.idx, s.task_path, s.channel, s.type, s.writes
+            FROM fit f CROSS JOIN page p CROSS JOIN LATERAL (SELECT * FROM checkpoint_writes s WHERE s.tree_id = $1
+             AND s.checkpoint_ns = $2 AND s.checkpoint_id = p.checkpoint_id OFFSET 0) s WHERE f.whole
+          UNION ALL
+          SELECT p.n, p.branch_id, p.result_task, 0, substr(p.result_header, strpos(p.result_header, ' ') + 1), '' COLLATE \"C\",
+                 split_part(p.result_header, ' ', 1), p.result
+            FROM fit f CROSS JOIN page p WHERE f.whole AND p.result_task IS NOT NULL
+           ORDER BY n, task_path, task_id, idx, branch_id) s),
 l AS MATERIALIZED (
   SELECT array_agg(k.channel) AS l_channels, array_agg(k.version) AS l_versions, array_agg(k.base_version) AS l_bases,
          array_agg(k.weight) AS l_weights FROM fit f CROSS JOIN chain k WHERE NOT f.whole),
@@ -77,14 +83,15 @@ SELECT p.checkpoint_ns, p.checkpoint_id, p.parent_checkpoint_id, p.root_checkpoi
             page = $page,
             blob = weight!("b.type", "b.blob"),
             metadata = json_weight!("p.metadata"),
-            writes = weight!("s.type", "s.writes")
+            writes = weight!("s.type", "s.writes"),
+            result = weight!("split_part(p.result_header, ' ', 1)", "p.result")
         )
     };
 }
 
 /// One namespace of a thread, in the order of its index.
 const PAGE: &str = paged!(formatcp!(
-    "SELECT {COLUMNS}, row_number() OVER (ORDER BY c.checkpoint_id DESC) AS n FROM checkpoints c
+    "SELECT {COLUMNS}, c.result_task, c.result_header, c.result, row_number() OVER (ORDER BY c.checkpoint_id DESC) AS n FROM checkpoints c
    WHERE c.tree_id = $1 AND c.checkpoint_ns = $2 AND c.thread_id = $5
      AND c.checkpoint_id < COALESCE($6, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
      AND c.checkpoint_id >= COALESCE($7, '00000000-0000-0000-0000-000000000000'::uuid)

@@ -14,15 +14,16 @@ use crate::checkpoint::frame;
 /// Results whose superstep's checkpoint, which named the same values, is gone.
 const ORPHANS: &str = "
 WITH c AS MATERIALIZED (
-  SELECT c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.branch_id, c.depth FROM checkpoints c
-   WHERE c.tree_id = $1 AND c.thread_id = ANY (ARRAY(SELECT t.thread_id FROM threads t WHERE t.tree_id = $1))),
+  SELECT c.* FROM threads t CROSS JOIN LATERAL (
+    SELECT c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.branch_id, c.depth FROM checkpoints c
+     WHERE c.tree_id = $1 AND c.thread_id = t.thread_id OFFSET 0) c WHERE t.tree_id = $1),
 o AS MATERIALIZED (
   SELECT w.checkpoint_ns, w.checkpoint_id, w.branch_id, c.depth + 1 AS depth FROM c CROSS JOIN LATERAL (
-    SELECT w.checkpoint_ns, w.checkpoint_id, w.branch_id FROM checkpoint_writes w
+    SELECT w.checkpoint_ns, w.checkpoint_id, w.branch_id FROM all_checkpoint_writes w
      WHERE w.tree_id = $1 AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id AND w.idx = 0 OFFSET 0) w
   EXCEPT SELECT checkpoint_ns, parent_checkpoint_id, branch_id, depth FROM c)
 SELECT w.checkpoint_ns, w.type, w.writes FROM o CROSS JOIN LATERAL (
-    SELECT w.checkpoint_ns, w.type, w.writes FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns = o.checkpoint_ns
+    SELECT w.checkpoint_ns, w.type, w.writes FROM all_checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns = o.checkpoint_ns
        AND w.checkpoint_id = o.checkpoint_id AND w.branch_id = o.branch_id AND w.idx = 0 OFFSET 0) w";
 
 /// Channel values that no checkpoint and no such result (`$2`, `$3`, `$4`) names any more, directly
@@ -30,8 +31,9 @@ SELECT w.checkpoint_ns, w.type, w.writes FROM o CROSS JOIN LATERAL (
 const DROP_BLOBS: &str = "
 WITH RECURSIVE live AS (
   SELECT c.checkpoint_ns, v.key COLLATE \"C\" AS channel, v.value COLLATE \"C\" AS version
-    FROM checkpoints c, jsonb_each_text(c.blob_versions) v
-   WHERE c.tree_id = $1 AND c.thread_id = ANY (ARRAY(SELECT t.thread_id FROM threads t WHERE t.tree_id = $1))
+    FROM threads t CROSS JOIN LATERAL (SELECT c.checkpoint_ns, c.blob_versions FROM checkpoints c
+      WHERE c.tree_id = $1 AND c.thread_id = t.thread_id OFFSET 0) c CROSS JOIN LATERAL jsonb_each_text(c.blob_versions) v
+   WHERE t.tree_id = $1
   UNION
   SELECT x.ns COLLATE \"C\", x.channel COLLATE \"C\", x.version COLLATE \"C\" FROM unnest($2::text[], $3::text[], $4::text[]) x(ns, channel, version)
   UNION
@@ -106,7 +108,7 @@ SELECT w.checkpoint_ns, w.type, w.writes FROM (
     UNION ALL
     SELECT c.checkpoint_ns, c.parent_checkpoint_id FROM checkpoints c
      WHERE c.tree_id = $1 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = ANY($2)) c
- CROSS JOIN LATERAL (SELECT w.* FROM checkpoint_writes w
+ CROSS JOIN LATERAL (SELECT w.* FROM all_checkpoint_writes w
     WHERE w.tree_id = $1 AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.parent_checkpoint_id AND w.idx = 0 OFFSET 0) w
  WHERE NOT (w.checkpoint_ns = '' AND w.branch_id IS NOT DISTINCT FROM $4 AND w.checkpoint_id IS NOT DISTINCT FROM $3)";
 
@@ -147,7 +149,7 @@ SELECT w.checkpoint_ns, w.type, w.writes FROM (
     UNION ALL
     SELECT c.checkpoint_ns, c.checkpoint_id FROM checkpoints c
      WHERE c.tree_id = $1 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = ANY($2)) c
- CROSS JOIN LATERAL (SELECT w.* FROM checkpoint_writes w
+ CROSS JOIN LATERAL (SELECT w.* FROM all_checkpoint_writes w
     WHERE w.tree_id = $1 AND w.checkpoint_ns = c.ns AND w.checkpoint_id = c.id AND w.idx = 0 OFFSET 0) w";
 
 /// Values that came with checkpoints and results which are about to be deleted.

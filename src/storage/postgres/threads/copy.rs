@@ -50,10 +50,11 @@ SELECT $1, $1, active_branch_id, metadata, config, $2 FROM threads WHERE thread_
 
 const CHECKPOINTS: &str = "
 INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id, root_checkpoint_id,
-       last_node_id, run_id, source, step, checkpoint, blob_versions, metadata, created_at, run_supersteps, graph_id, assistant_id)
+       last_node_id, run_id, source, step, checkpoint, blob_versions, metadata, created_at, run_supersteps, graph_id, assistant_id,
+       result_task, result_header, result)
 SELECT $2, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.depth, $2, c.branch_id, c.root_checkpoint_id,
        c.last_node_id, c.run_id, c.source, c.step, c.checkpoint, c.blob_versions, c.metadata, c.created_at, c.run_supersteps,
-       c.graph_id, c.assistant_id FROM (
+       c.graph_id, c.assistant_id, c.result_task, c.result_header, c.result FROM (
     SELECT c.* FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ANY($3)
     UNION ALL
     SELECT c.* FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = ANY($3)
@@ -96,7 +97,7 @@ SELECT $3, m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_
   FROM nodes n CROSS JOIN LATERAL (SELECT m.* FROM message_nodes m WHERE m.tree_id = $1 AND m.node_id = n.id LIMIT 1) m";
 
 const RESULTS: &str = "
-SELECT w.checkpoint_ns, w.type, w.writes FROM checkpoints c CROSS JOIN LATERAL (SELECT w.* FROM checkpoint_writes w
+SELECT w.checkpoint_ns, w.type, w.writes FROM checkpoints c CROSS JOIN LATERAL (SELECT w.* FROM all_checkpoint_writes w
     WHERE w.tree_id = $1 AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id AND w.idx = 0 OFFSET 0) w
  WHERE c.tree_id = $1 AND c.thread_id = $1";
 

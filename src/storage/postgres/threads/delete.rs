@@ -38,8 +38,11 @@ r AS (DELETE FROM runs WHERE tree_id = $1 AND run_id = ANY (ARRAY(
 g AS (DELETE FROM tags WHERE tree_id = $1 AND thread_id = ANY ((SELECT ids FROM t)::uuid[])),
 x AS (DELETE FROM deleted_runs WHERE tree_id = $1),
 w AS (DELETE FROM checkpoint_writes WHERE tree_id = $1 AND checkpoint_id = ANY (ARRAY(
-  SELECT c.checkpoint_id FROM checkpoints c WHERE c.tree_id = $1 AND c.thread_id = ANY ((SELECT ids FROM t)::uuid[])))),
-c AS (DELETE FROM checkpoints WHERE tree_id = $1 AND thread_id = ANY ((SELECT ids FROM t)::uuid[])),
+  SELECT c.checkpoint_id FROM unnest((SELECT ids FROM t)::uuid[]) i(id) CROSS JOIN LATERAL (
+    SELECT c.checkpoint_id FROM checkpoints c WHERE c.tree_id = $1 AND c.thread_id = i.id OFFSET 0) c))),
+c AS (DELETE FROM checkpoints WHERE ctid = ANY (ARRAY(
+  SELECT c.ctid FROM unnest((SELECT ids FROM t)::uuid[]) i(id) CROSS JOIN LATERAL (
+    SELECT c.ctid FROM checkpoints c WHERE c.tree_id = $1 AND c.thread_id = i.id OFFSET 0) c))),
 v AS (DELETE FROM checkpoint_blobs WHERE tree_id = $1),
 m AS (DELETE FROM message_nodes WHERE tree_id = $1 AND thread_id = ANY ((SELECT ids FROM t)::uuid[])),
 e AS (DELETE FROM events WHERE tree_id = $1 AND thread_id = ANY ((SELECT ids FROM t)::uuid[])),

@@ -39,13 +39,13 @@ SELECT {THREAD},
       FROM checkpoints c WHERE c.tree_id = t.tree_id AND c.checkpoint_ns = ''
        AND c.checkpoint_id = COALESCE($3::uuid, b.head_checkpoint_id) LIMIT 1) c ON true
   LEFT JOIN LATERAL (
-    SELECT COALESCE(sum({writes}), 0) <= {AT_ONCE} AS is_small FROM checkpoint_writes s
+    SELECT COALESCE(sum({writes}), 0) <= {AT_ONCE} AS is_small FROM all_checkpoint_writes s
      WHERE s.tree_id = t.tree_id AND s.checkpoint_ns = '' AND s.checkpoint_id = c.checkpoint_id) z ON true
   LEFT JOIN LATERAL (
     SELECT array_agg(s.branch_id) AS w_branches, array_agg(s.task_id) AS w_tasks, array_agg(s.idx) AS w_idxs,
            array_agg(s.task_path) AS w_paths, array_agg(s.channel) AS w_channels, array_agg(s.type) AS w_types,
            array_agg(s.writes) AS w_writes
-      FROM (SELECT * FROM checkpoint_writes s WHERE z.is_small AND s.tree_id = t.tree_id AND s.checkpoint_ns = ''
+      FROM (SELECT * FROM all_checkpoint_writes s WHERE z.is_small AND s.tree_id = t.tree_id AND s.checkpoint_ns = ''
                AND s.checkpoint_id = c.checkpoint_id ORDER BY s.task_path, s.task_id, s.idx, s.branch_id) s) w ON true
  WHERE t.thread_id = $1 AND t.deleted_at IS NULL",
     thread = NAMES.thread,

@@ -1,6 +1,6 @@
 //! Writes supersteps, each gated by the row of its branch.
 
-use std::collections::HashMap;
+use std::mem;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -20,25 +20,60 @@ pub(crate) fn commit_all(db: &Connection, commits: &[Commit]) -> Result<Vec<Resu
     if let [only] = commits {
         return commit(db, only).map(|depth| vec![Ok(depth)]);
     }
-    let mut failed = HashMap::new();
+    let mut results = Vec::with_capacity(commits.len());
+    for of_branch in commits.chunk_by(|a, b| a.slot.branch == b.slot.branch) {
+        match within(db, || commit_together(db, of_branch))? {
+            Ok(depths) => results.extend(depths.into_iter().map(Ok)),
+            Err(_) => results.extend(commit_one_by_one(db, of_branch)?),
+        }
+    }
+    Ok(results)
+}
+
+/// What `write` does, whole or not at all.
+fn within<T>(db: &Connection, write: impl FnOnce() -> Result<T>) -> Result<Result<T>> {
+    db.prepare_cached("SAVEPOINT supersteps")?.execute([])?;
+    let result = write();
+    if result.is_err() {
+        db.prepare_cached("ROLLBACK TO supersteps")?.execute([])?;
+    }
+    db.prepare_cached("RELEASE supersteps")?.execute([])?;
+    Ok(result)
+}
+
+/// Supersteps of one branch, all or none: so the row of a checkpoint may have the result that the next one brings,
+/// which may point to values of the next one.
+fn commit_together(db: &Connection, commits: &[Commit]) -> Result<Vec<i32>> {
+    let mut depths = Vec::with_capacity(commits.len());
+    let mut commits = commits.iter().peekable();
+    let mut is_written = false;
+    while let Some(commit) = commits.next() {
+        let result = commits.peek().and_then(|next| commit.result_in(next));
+        // Where the row of the checkpoint before has the result, there is no other.
+        let writes = if mem::replace(&mut is_written, result.is_some()) {
+            &[]
+        } else {
+            &*commit.writes
+        };
+        depths.push(superstep(db, commit, writes, result)?);
+    }
+    Ok(depths)
+}
+
+/// Supersteps of one branch, as far as they can be stored.
+fn commit_one_by_one(db: &Connection, commits: &[Commit]) -> Result<Vec<Result<i32>>> {
+    let mut failed: Option<Error> = None;
     let mut results = Vec::with_capacity(commits.len());
     for next in commits {
-        let branch = next.slot.branch;
-        let result = match failed.get(&branch) {
-            Some(error) => Err(Error::clone(error)),
-            None => {
-                db.prepare_cached("SAVEPOINT superstep")?.execute([])?;
-                let result = commit(db, next);
-                if let Err(error) = &result {
-                    if !matches!(error, Error::Fenced) {
-                        failed.insert(branch, error.clone());
-                    }
-                    db.prepare_cached("ROLLBACK TO superstep")?.execute([])?;
-                }
-                db.prepare_cached("RELEASE superstep")?.execute([])?;
-                result
-            }
+        let result = match &failed {
+            Some(error) => Err(error.clone()),
+            None => within(db, || commit(db, next))?,
         };
+        if let Err(error) = &result
+            && !matches!(error, Error::Fenced)
+        {
+            failed = Some(error.clone());
+        }
         results.push(result);
     }
     Ok(results)
@@ -46,6 +81,16 @@ pub(crate) fn commit_all(db: &Connection, commits: &[Commit]) -> Result<Vec<Resu
 
 /// One superstep. On `Err` the caller rolls back what was written so far.
 pub(crate) fn commit(db: &Connection, commit: &Commit) -> Result<i32> {
+    superstep(db, commit, &commit.writes, None)
+}
+
+/// A superstep that brings these results, with the one that ran from its checkpoint.
+fn superstep(
+    db: &Connection,
+    commit: &Commit,
+    writes: &[WriteRow],
+    result: Option<&WriteRow>,
+) -> Result<i32> {
     let now = Timestamp::now();
     if let Some(open) = &commit.open {
         branches::open(db, open, now)?;
@@ -67,12 +112,12 @@ pub(crate) fn commit(db: &Connection, commit: &Commit) -> Result<i32> {
         0 => None,
         _ => Some(append_events(db, commit, now)?),
     };
-    if !insert_checkpoint(db, slot.tree, row, depth)? {
+    if !insert_checkpoint(db, slot.tree, row, depth, result)? {
         // A subgraph's row that is there already: a retry, nothing more to do.
         return Ok(depth);
     }
     insert_blobs(db, slot.tree, &commit.blobs)?;
-    insert_writes(db, slot.tree, slot.branch, &commit.writes)?;
+    insert_writes(db, slot.tree, slot.branch, writes)?;
     if !commit.nodes.is_empty() {
         insert_nodes(db, commit, depth, last_event.map(|last| last - events), now)?;
     }
@@ -141,6 +186,7 @@ fn insert_checkpoint(
     tree: TreeId,
     row: &CheckpointRow,
     depth: i32,
+    result: Option<&WriteRow>,
 ) -> Result<bool> {
     let own = Columns::of(&row.metadata);
     let inserted = db
@@ -148,10 +194,10 @@ fn insert_checkpoint(
             "INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, \
              parent_checkpoint_id, depth, thread_id, branch_id, root_checkpoint_id, last_node_id, \
              event_number, run_id, source, step, checkpoint, metadata, created_at, run_supersteps, \
-             blob_versions, graph_id, assistant_id) \
+             blob_versions, graph_id, assistant_id, result_task, result_header, result) \
              SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, \
               max(?10, coalesce((SELECT last_event_number FROM threads WHERE thread_id = ?6 AND ?2 = ''), 0)), \
-              ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20 \
+              ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23 \
              WHERE ?2 = '' OR NOT EXISTS (SELECT 1 FROM checkpoints \
               WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3)",
         )?
@@ -176,6 +222,9 @@ fn insert_checkpoint(
             row.blob_versions,
             own.graph,
             own.assistant,
+            result.map(|row| row.task),
+            result.map(|row| row.header(&paths::shortened(&row.path))),
+            result.map(|row| &row.bytes),
         ])?;
     Ok(inserted == 1)
 }

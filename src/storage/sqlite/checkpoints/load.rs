@@ -224,7 +224,7 @@ fn subgraph(
     }
 }
 
-pub(super) const WRITES: &str = "SELECT branch_id, task_id, idx, task_path, channel, type, writes FROM checkpoint_writes \
+pub(super) const WRITES: &str = "SELECT branch_id, task_id, idx, task_path, channel, type, writes FROM all_checkpoint_writes \
     WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3 \
     ORDER BY task_path, task_id, idx, branch_id";
 

@@ -63,7 +63,7 @@ pub(super) const WRITTEN: &str = concat!(
     "SELECT coalesce(sum(",
     weight!("type", "writes"),
     "), 0) \
-    FROM checkpoint_writes \
+    FROM all_checkpoint_writes \
     WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3"
 );
 

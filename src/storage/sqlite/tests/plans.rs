@@ -89,6 +89,11 @@ impl Plans {
                 .filter(|next| table == *word && is_alias(next));
             named.insert(alias.unwrap_or(table), table);
         }
+        if sql.contains("all_checkpoint_writes") {
+            for table in ["checkpoint_writes", "checkpoints"] {
+                named.entry(table).or_insert(table);
+            }
+        }
         named
     }
 
@@ -177,7 +182,7 @@ const ON_PURPOSE: &[(&str, &str, &str, &str)] = &[
     (
         "threads/blobs.rs",
         "",
-        "w",
+        "checkpoint_writes",
         "a pruned tree is swept as a whole",
     ),
     (
@@ -190,6 +195,12 @@ const ON_PURPOSE: &[(&str, &str, &str, &str)] = &[
         "threads/copy.rs",
         "WHERE tree_id = ?1 AND idx = 0",
         "checkpoint_writes",
+        "goes over the copy alone",
+    ),
+    (
+        "threads/copy.rs",
+        "WHERE tree_id = ?1 AND idx = 0",
+        "checkpoints",
         "goes over the copy alone",
     ),
     (

@@ -109,21 +109,23 @@ fn insert_thread(db: &Connection, from: ThreadId, new: &NewCopy, now: Timestamp)
 const ROWS: [&str; 6] = [
     "INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, \
      thread_id, branch_id, root_checkpoint_id, last_node_id, run_id, source, step, checkpoint, \
-     metadata, created_at, run_supersteps, blob_versions, graph_id, assistant_id) \
+     metadata, created_at, run_supersteps, blob_versions, graph_id, assistant_id, result_task, \
+     result_header, result) \
      SELECT ?3, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.depth, ?3, \
        c.branch_id, c.root_checkpoint_id, c.last_node_id, c.run_id, c.source, c.step, \
        c.checkpoint, c.metadata, c.created_at, c.run_supersteps, c.blob_versions, c.graph_id, \
-       c.assistant_id \
+       c.assistant_id, c.result_task, c.result_header, c.result \
        FROM temp.copy_seen s CROSS JOIN checkpoints c \
          ON c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = s.id \
       WHERE ?2 = ?2 AND ?4 = ?4",
     "INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, \
      thread_id, branch_id, root_checkpoint_id, last_node_id, run_id, source, step, checkpoint, \
-     metadata, created_at, run_supersteps, blob_versions, graph_id, assistant_id) \
+     metadata, created_at, run_supersteps, blob_versions, graph_id, assistant_id, result_task, \
+     result_header, result) \
      SELECT ?3, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.depth, ?3, \
        c.branch_id, c.root_checkpoint_id, c.last_node_id, c.run_id, c.source, c.step, \
        c.checkpoint, c.metadata, c.created_at, c.run_supersteps, c.blob_versions, c.graph_id, \
-       c.assistant_id \
+       c.assistant_id, c.result_task, c.result_header, c.result \
        FROM temp.copy_seen s CROSS JOIN checkpoints c INDEXED BY checkpoints_sub \
          ON c.tree_id = ?1 AND c.root_checkpoint_id = s.id AND c.checkpoint_ns <> '' \
         AND c.branch_id IN (SELECT id FROM temp.copy_owners) \
@@ -184,7 +186,7 @@ const BLOBS: &str = "INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, chann
 /// Collects the values that copied results name.
 fn named_by_results(db: &Connection, tree: TreeId) -> Result<()> {
     let mut results = db.prepare_cached(
-        "SELECT checkpoint_ns, type, writes FROM checkpoint_writes WHERE tree_id = ?1 AND idx = 0",
+        "SELECT checkpoint_ns, type, writes FROM all_checkpoint_writes WHERE tree_id = ?1 AND idx = 0",
     )?;
     let mut insert =
         db.prepare_cached("INSERT OR IGNORE INTO temp.copy_values VALUES (?1, ?2, ?3)")?;

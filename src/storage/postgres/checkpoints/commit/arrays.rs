@@ -68,10 +68,7 @@ impl<'a> Writes<'a> {
             self.checkpoints.push(row.checkpoint.0);
             self.tasks.push(row.task.0);
             self.idxs.push(row.idx);
-            self.paths.push(match paths::shortened(&row.path) {
-                Cow::Borrowed(path) => name(path),
-                Cow::Owned(path) => Cow::Owned(name(&path).into_owned()),
-            });
+            self.paths.push(path_of(&row.path));
             self.channels
                 .push(row.channel.as_deref().map(name).unwrap_or_default());
             self.tags.push(&row.tag);
@@ -82,6 +79,14 @@ impl<'a> Writes<'a> {
 
     pub(crate) fn len(&self) -> usize {
         self.tasks.len()
+    }
+}
+
+/// The path of a task as it is stored.
+pub(super) fn path_of(path: &str) -> Cow<'_, str> {
+    match paths::shortened(path) {
+        Cow::Borrowed(path) => name(path),
+        Cow::Owned(path) => Cow::Owned(name(&path).into_owned()),
     }
 }
 

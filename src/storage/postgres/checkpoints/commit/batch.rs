@@ -37,13 +37,16 @@ a AS MATERIALIZED (
          array_agg((SELECT g.number FROM g WHERE g.n = c.n) ORDER BY c.n) AS numbers FROM c),
 ck AS (
   INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id,
-         last_node_id, event_number, run_id, source, step, checkpoint, blob_versions, metadata, created_at, run_supersteps, graph_id, assistant_id)
+         last_node_id, event_number, run_id, source, step, checkpoint, blob_versions, metadata, created_at, run_supersteps, graph_id, assistant_id,
+         result_task, result_header, result)
   SELECT x.tree, '', x.id, x.parent, a.depths[x.n] + x.i, x.thread, x.branch, x.last_node, GREATEST(x.event, a.numbers[x.n] + x.events),
-         x.run, x.source, x.step, x.envelope, x.blob_versions, x.metadata, x.at, x.run_supersteps, x.graph, x.assistant
+         x.run, x.source, x.step, x.envelope, x.blob_versions, x.metadata, x.at, x.run_supersteps, x.graph, x.assistant,
+         x.result_task, x.result_header, x.result
     FROM a, unnest($8::int[], $9::int[], $10::uuid[], $11::uuid[], $12::uuid[], $13::uuid[], $14::uuid[], $15::uuid[], $16::bigint[],
                    $17::bigint[], $18::uuid[], $19::text[], $20::bigint[], $21::bytea[], $22::text[], $23::timestamptz[], $24::int[], $71::jsonb[],
-                   $72::text[], $73::uuid[])
-         x(n, i, tree, id, parent, thread, branch, last_node, event, events, run, source, step, envelope, metadata, at, run_supersteps, blob_versions, graph, assistant)
+                   $72::text[], $73::uuid[], $74::uuid[], $75::text[], $76::bytea[])
+         x(n, i, tree, id, parent, thread, branch, last_node, event, events, run, source, step, envelope, metadata, at, run_supersteps, blob_versions, graph, assistant,
+           result_task, result_header, result)
    WHERE a.depths[x.n] IS NOT NULL),
 bl AS (
   INSERT INTO checkpoint_blobs (tree_id, checkpoint_ns, channel, version, base_version, chain_bytes, type, blob)

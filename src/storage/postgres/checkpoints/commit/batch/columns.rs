@@ -1,13 +1,13 @@
 //! The rows of many supersteps as one array per column, each with the number of its branch.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, mem};
 
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::super::arrays::{Blobs, Events, Nodes, Writes};
+use super::super::arrays::{Blobs, Events, Nodes, Writes, path_of};
 use crate::{
-    checkpoint::{Commit, Error, metadata},
+    checkpoint::{Commit, Error, WriteRow, metadata},
     storage::postgres::columns::{Json, Time},
 };
 
@@ -46,6 +46,24 @@ struct Checkpoints<'a> {
     run_supersteps: Vec<i32>,
     graphs: Vec<Option<&'a str>>,
     assistants: Vec<Option<Uuid>>,
+    results: Results<'a>,
+}
+
+/// The results that rows of `checkpoints` have themselves.
+#[derive(Default)]
+struct Results<'a> {
+    tasks: Vec<Option<Uuid>>,
+    headers: Vec<Option<String>>,
+    bytes: Vec<Option<&'a [u8]>>,
+}
+
+impl<'a> Results<'a> {
+    fn push(&mut self, result: Option<&'a WriteRow>) {
+        self.tasks.push(result.map(|row| row.task.0));
+        self.headers
+            .push(result.map(|row| row.header(&path_of(&row.path))));
+        self.bytes.push(result.map(|row| &*row.bytes));
+    }
 }
 
 /// What rows of the other tables are of.
@@ -107,15 +125,22 @@ impl<'a> Columns<'a> {
         let (mut position, mut events) = (0, 0_i64);
         // Ordinals of nodes that are inserted with these supersteps are in no table yet.
         let mut ordinals: HashMap<Uuid, (Option<Uuid>, i32)> = HashMap::new();
-        for commit in commits {
+        let mut commits = commits.peekable();
+        let mut is_written = false;
+        while let Some(commit) = commits.next() {
             position += 1;
             let before = events;
             events += i64::try_from(commit.events.len()).unwrap_or(i64::MAX);
+            let result = commits.peek().and_then(|next| commit.result_in(next));
             self.add_row(number, position, events, commit);
+            self.rows.results.push(result);
             self.blobs.extend(&commit.blobs);
             self.of_blobs
                 .fill(self.blobs.channels.len(), number, position, commit);
-            self.writes.extend(&commit.writes);
+            // Where the row of the checkpoint before has the result, there is no other.
+            if !mem::replace(&mut is_written, result.is_some()) {
+                self.writes.extend(&commit.writes);
+            }
             self.of_writes
                 .fill(self.writes.len(), number, position, commit);
             self.add_nodes(before, commit, &mut ordinals);
@@ -273,6 +298,9 @@ impl<'a> Columns<'a> {
             &rows.blob_versions,
             &rows.graphs,
             &rows.assistants,
+            &rows.results.tasks,
+            &rows.results.headers,
+            &rows.results.bytes,
         ]
     }
 }
