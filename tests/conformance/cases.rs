@@ -24,6 +24,7 @@ pub mod postgres;
 pub mod queue;
 pub mod queue_rights;
 pub mod refusals;
+pub mod results;
 pub mod run_events;
 pub mod runs;
 pub mod sessions;

@@ -52,6 +52,10 @@ macro_rules! backend {
                 runs_that_end_at_once_end_alone_or_are_refused_alone
                 runs_of_two_branches_of_a_thread_end_at_once
             );
+            backend!(@room $open, results:
+                the_result_of_the_only_task_stands_in_the_row_of_its_checkpoint
+                a_copy_and_a_new_branch_take_results_along_that_stand_in_rows_of_checkpoints
+            );
             backend!(@room $open, loads:
                 what_does_not_exist_is_not_found
                 a_checkpoint_is_found_by_id_head_activity_and_age

@@ -1,0 +1,151 @@
+//! Results of tasks that stand in the row of the checkpoint from which the task ran.
+
+use std::sync::Arc;
+
+use backstitch::{
+    checkpoint::{Commit, List, Page, PageScope, Slot, StoredRows, WriteRow},
+    id::{CheckpointId, RunId, ThreadId},
+    tree::{Copied, NewCopy, event, store::rows::NewEvent},
+};
+
+use super::{backend::*, sessions::*};
+
+/// Supersteps of one run: the first brings no result, the third those of two tasks, the others one.
+fn run_of(slot: &Slot) -> Vec<Commit> {
+    let run = RunId::mint();
+    let mut parent = None;
+    let mut commits = Vec::new();
+    for step in 0..5 {
+        let mut commit = superstep(slot, parent, step);
+        commit.checkpoint.run = Some(run);
+        if let Some(parent) = parent {
+            let number = u128::try_from(step).unwrap();
+            commit.writes.push(WriteRow {
+                path: format!("~__pregel_pull, node {step}").into(),
+                tag: "b7".into(),
+                ..result(parent, number, &[0, step as u8, b' '])
+            });
+            if step == 2 {
+                commit.writes.push(result(parent, 10, b"of another task"));
+            }
+        }
+        parent = Some(commit.checkpoint.id);
+        commits.push(commit);
+    }
+    commits
+}
+
+type Shape = (u128, i32, Arc<str>, Arc<str>, Vec<u8>, bool);
+
+/// What is told of each result; the last of it is whether it belongs to the branch of the slot.
+fn shape_of(slot: &Slot, writes: &[WriteRow]) -> Vec<Shape> {
+    let shape = |write: &WriteRow| {
+        let task = write.task.0.as_u128();
+        let (path, tag) = (write.path.clone(), write.tag.clone());
+        let is_own = write.branch == slot.branch && write.channel.is_none();
+        (task, write.idx, path, tag, write.bytes.clone(), is_own)
+    };
+    writes.iter().map(shape).collect()
+}
+
+/// The results at the checkpoints of a run: of each by itself, of a page, and what each weighs.
+async fn told(b: &Backend, slot: &Slot, ids: &[CheckpointId]) -> String {
+    let mut single = Vec::new();
+    for id in ids {
+        let stored = b.by_id(slot, *id).await.unwrap();
+        single.push(shape_of(slot, &stored.writes));
+    }
+    let list = List {
+        limit: 10,
+        ns: Some("".into()),
+        ..list_all(slot)
+    };
+    let page = |most| {
+        let scope = PageScope {
+            most,
+            metadata: false,
+        };
+        b.saver.page(list.clone(), scope)
+    };
+    let Page::Rows(StoredRows { rows, .. }) = page(1 << 20).await.unwrap() else {
+        panic!("the page is small");
+    };
+    let paged: Vec<_> = rows
+        .iter()
+        .map(|(_, writes)| shape_of(slot, writes))
+        .collect();
+    let Page::Sizes(sizes) = page(1).await.unwrap() else {
+        panic!("nothing weighs so little");
+    };
+    let weights: Vec<_> = sizes.iter().map(|size| size.weight).collect();
+    let usage = b.trees.usage(slot.tree, slot.thread).await.unwrap();
+    format!("{single:?}\n{paged:?}\n{weights:?}\n{:?}", usage.writes)
+}
+
+fn ids_of(commits: &[Commit]) -> Vec<CheckpointId> {
+    commits.iter().map(|one| one.checkpoint.id).collect()
+}
+
+pub async fn the_result_of_the_only_task_stands_in_the_row_of_its_checkpoint(b: &Backend) {
+    let alone = b.slot().await;
+    let one_by_one = run_of(&alone);
+    for commit in &one_by_one {
+        b.commit(commit.clone()).await;
+    }
+    let together = b.slot().await;
+    let commits = run_of(&together);
+    for result in b.saver.commit(commits.clone()).await {
+        result.unwrap();
+    }
+    assert_eq!(b.rows(&alone).await["checkpoint_writes"], 5);
+    assert_eq!(b.rows(&together).await["checkpoint_writes"], 2);
+    let expected = told(b, &alone, &ids_of(&one_by_one)).await;
+    assert_eq!(told(b, &together, &ids_of(&commits)).await, expected);
+    b.tables.check(false).await;
+}
+
+pub async fn a_copy_and_a_new_branch_take_results_along_that_stand_in_rows_of_checkpoints(
+    b: &Backend,
+) {
+    let slot = b.slot().await;
+    let commits = run_of(&slot);
+    for result in b.saver.commit(commits.clone()).await {
+        result.unwrap();
+    }
+    let ids = ids_of(&commits);
+    let expected = told(b, &slot, &ids).await;
+    let copy = NewCopy {
+        id: ThreadId::mint(),
+        owner: "somebody".into(),
+        reader: None,
+        limit: 5000,
+        events: vec![NewEvent {
+            kind: event::THREAD_CREATED,
+            ..NewEvent::default()
+        }],
+    };
+    let Copied::Done(thread) = b.trees.copy_thread(slot.thread, copy).await.unwrap() else {
+        panic!("it was not copied");
+    };
+    let copied = b.trees.slot(thread.id).await.unwrap().unwrap();
+    assert_eq!(told(b, &copied, &ids).await, expected);
+    let branch = new_branch(&slot, "again", Some((ids[2], 2)));
+    let id = branch.id;
+    let mut tx = begin(b, slot.tree).await;
+    tx.insert_branch(branch).await.unwrap();
+    tx.copy_writes(slot.tree, ids[2], slot.branch, id)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    let own = Slot { branch: id, ..slot };
+    let mut writes = b.by_id(&slot, ids[2]).await.unwrap().writes;
+    writes.retain(|write| write.branch == id);
+    let at_base = &commits[3].writes;
+    assert_eq!(
+        shape_of(&own, &writes),
+        shape_of(&own, at_base)
+            .into_iter()
+            .map(|(task, idx, path, tag, bytes, _)| (task, idx, path, tag, bytes, true))
+            .collect::<Vec<_>>()
+    );
+}
