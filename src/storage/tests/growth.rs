@@ -2,6 +2,8 @@
 //! returns the same. A real server executes all of them for requests to both trees, so that the values that
 //! they are bound to are those of rows; the database says what each execution took.
 
+mod accidents;
+mod acts;
 mod exceptions;
 mod lists;
 mod operations;
@@ -16,13 +18,12 @@ use test_support::{
     client::Client,
     place::block_on,
     postgres::{Cluster, Database},
-    server::Setup,
+    server::{Server, Setup},
 };
 
-use exceptions::{
-    Exceptions, GROWS_IN_POSTGRES, GROWS_IN_SQLITE, NOT_EXECUTED_IN_POSTGRES,
-    NOT_EXECUTED_IN_SQLITE,
-};
+use exceptions::{Exceptions, IN_POSTGRES, IN_SQLITE};
+use requests::Tree;
+use rooms::Rooms;
 use which::{Test, of_postgres, of_sqlite};
 
 use super::Statement;
@@ -30,6 +31,9 @@ use super::Statement;
 /// Messages of the small tree; the large one has four times as many.
 const SMALL: usize = 100;
 const FACTOR: usize = 4;
+/// How much more a statement may cost that returns as much, and one that grows with what it acts on.
+const ALIKE: f64 = 1.5;
+const LINEAR: f64 = 1.1;
 /// What may be added by chance: another level of an index, a page that is cleaned up, a row beside it.
 const SLACK_OF_POSTGRES: f64 = 8.0;
 const SLACK_OF_SQLITE: f64 = 60.0;
@@ -190,18 +194,30 @@ impl Meter for OfSqlite {
     fn arm(&self) {}
 }
 
-/// What is wrong, by the name of the statement: it costs more on the large tree while it returns the same, or is
-/// not executed for both trees, unless it is an exception. What grows on purpose grows with the tree, and no more.
+/// What is wrong, by the name of the statement; so is an exception that is none.
 fn complaints(
+    statements: &[Statement],
+    costs: &Measured,
+    slack: f64,
+    exceptions: (Exceptions, Exceptions),
+) -> BTreeMap<String, String> {
+    let mut complaints: BTreeMap<_, _> = [exceptions.0, exceptions.1]
+        .iter()
+        .flat_map(|exceptions| which::unfit(exceptions, statements))
+        .collect();
+    complaints.extend(growing(statements, costs, slack, exceptions));
+    complaints
+}
+
+/// What costs more on the large tree while it returns the same, or is not executed for both trees, unless it is an
+/// exception. What grows on purpose grows with the tree, and no more.
+fn growing(
     statements: &[Statement],
     costs: &Measured,
     slack: f64,
     (grows, unmeasured): (Exceptions, Exceptions),
 ) -> BTreeMap<String, String> {
-    let mut complaints: BTreeMap<_, _> = [grows, unmeasured]
-        .iter()
-        .flat_map(|exceptions| which::unfit(exceptions, statements))
-        .collect();
+    let mut complaints = BTreeMap::new();
     let mut measured = 0;
     for Statement { name, text } in statements {
         let (Some(few), Some(many)) = (costs.small.get(*text), costs.large.get(*text)) else {
@@ -212,13 +228,15 @@ fn complaints(
             continue;
         };
         measured += 1;
-        let mut times = (many.rows_each() / few.rows_each().max(1.0)).max(1.0);
-        if which::is_among(grows, name) {
-            times = times.max(FACTOR as f64);
+        let rows = (many.rows_each() / few.rows_each().max(1.0)).max(1.0);
+        let times = if which::is_among(grows, name) {
             println!("{name}: {:.1}, then {:.1}", few.each(), many.each());
-        }
+            LINEAR * rows.max(FACTOR as f64)
+        } else {
+            ALIKE * rows
+        };
         // Each row may lie on a page of its own.
-        let most = few.each() * 1.5 * times + slack + many.rows_each();
+        let most = few.each() * times + slack + many.rows_each();
         if many.each() > most {
             let costs = format!(
                 "grows: {:.1} with {:.1} rows, then {:.1} with {:.1} rows",
@@ -251,13 +269,33 @@ fn assert_twice(mut complaints: impl FnMut() -> BTreeMap<String, String>) {
 }
 
 /// What statements cost for a small tree, and for a large one.
+#[derive(Default)]
 struct Measured {
     small: Costs,
     large: Costs,
 }
 
-/// Executes the statements for a small tree and for a large one.
-fn measure(setup: Setup, meter: &mut dyn Meter) -> Measured {
+/// Copies that are made of the larger tree, and of a short thread of it, before it is measured.
+const COPIES: usize = 4;
+const SHORT_COPIES: usize = 40;
+
+/// What statements cost for two trees.
+struct OfTrees {
+    /// Of what most requests are made to, and what happens without any.
+    tree: Measured,
+    /// Of threads that are the same in both.
+    short: Measured,
+    /// Of threads that are as large as their trees.
+    long: Measured,
+}
+
+/// Executes the statements for a small tree, and then for a large one among many others. `open` opens the database of
+/// a server that is not there.
+fn measure<S: Rooms, M: Meter>(
+    setup: Setup,
+    meter: &mut M,
+    open: impl AsyncFn(&M, &Server) -> S,
+) -> OfTrees {
     let setup = setup.env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b");
     let mut server = setup.env("BACKSTITCH_LEASE", "2").start();
     let client = Client::of(&server).with_key("key-a");
@@ -265,13 +303,117 @@ fn measure(setup: Setup, meter: &mut dyn Meter) -> Measured {
     trees.iter().for_each(|tree| requests::quiet(&client, tree));
     server.kill();
     meter.arm();
-    server.restart();
-    meter.read();
-    let [small, large] = trees.map(|tree| {
-        requests::make(&mut server, &tree);
-        meter.read()
+    let of_tree = |meter: &mut M, server: &mut Server, tree: &Tree| {
+        server.restart();
+        meter.read();
+        requests::make(server, tree);
+        server.kill();
+        block_on(async {
+            let store = open(meter, server).await;
+            accidents::happen(&store, tree).await;
+            let mut all = meter.read();
+            acts::on_short(&store, tree).await;
+            let short = meter.read();
+            accidents::tables_go(&store).await;
+            let anew = meter.read();
+            accidents::tables_are_made_anew(&store).await;
+            add(&mut all, &short);
+            add(&mut all, &anew);
+            (all, short)
+        })
+    };
+    let [small, large] = &trees;
+    let of_small = of_tree(meter, &mut server, small);
+    block_on(async {
+        let store = open(meter, &server).await;
+        for number in 0..COPIES + SHORT_COPIES {
+            let from = if number < COPIES {
+                &large.thread
+            } else {
+                &large.short[0]
+            };
+            let owner = if number % 2 == 0 { "ann" } else { "bob" };
+            acts::copy(&store, acts::thread_of(from), owner).await;
+        }
+        accidents::tables_are_made_anew(&store).await;
     });
-    Measured { small, large }
+    let of_large = of_tree(meter, &mut server, large);
+    let [small, large] = block_on(async {
+        let store = open(meter, &server).await;
+        meter.read();
+        acts::on_long(&store, small).await;
+        let few = meter.read();
+        acts::on_long(&store, large).await;
+        [few, meter.read()]
+    });
+    let measured = |small, large| Measured { small, large };
+    OfTrees {
+        tree: measured(of_small.0, of_large.0),
+        short: measured(of_small.1, of_large.1),
+        long: measured(small, large),
+    }
+}
+
+/// Adds what more executions took.
+fn add(costs: &mut Costs, more: &Costs) {
+    for (text, one) in more {
+        let cost = costs.entry(text.clone()).or_default();
+        cost.executions += one.executions;
+        cost.sum += one.sum;
+        cost.rows += one.rows;
+    }
+}
+
+/// Which statements of trees are measured otherwise than among four times as much.
+struct Kinds {
+    /// They cost as much as the thread that they act on.
+    whole: Exceptions,
+    /// They grow with their tree, as README says, or with all rows of a table.
+    grows: Exceptions,
+    /// They are not measured.
+    unmeasured: Exceptions,
+}
+
+/// What is wrong in any of the three measurements.
+fn of_trees(
+    statements: &[Statement],
+    costs: &OfTrees,
+    slack: f64,
+    kinds: &Kinds,
+) -> BTreeMap<String, String> {
+    let is_whole = |one: &Statement| which::is_among(kinds.whole, &one.name);
+    let (whole, others): (Vec<_>, Vec<_>) = statements.iter().cloned().partition(is_whole);
+    let mut found: BTreeMap<_, _> = [kinds.whole, kinds.grows, kinds.unmeasured]
+        .iter()
+        .flat_map(|exceptions| which::unfit(exceptions, statements))
+        .collect();
+    let exceptions = (kinds.grows, kinds.unmeasured);
+    let mut check = |what: &str, statements: &[Statement], measured, exceptions| {
+        let complaints = growing(statements, measured, slack, exceptions);
+        let named = |(name, complaint)| (format!("{what}: {name}"), complaint);
+        found.extend(complaints.into_iter().map(named));
+    };
+    check("of trees", &others, &costs.tree, exceptions);
+    check("of short threads", &whole, &costs.short, (kinds.grows, &[]));
+    check("of long threads", &whole, &costs.long, (kinds.whole, &[]));
+    found
+}
+
+async fn open_postgres(meter: &OfPostgres, _: &Server) -> crate::storage::postgres::Store {
+    let options = crate::storage::postgres::Options::new(meter.database.url.clone());
+    let store = crate::storage::postgres::Store::connect(options);
+    store.await.unwrap()
+}
+
+/// The database of a server that is not there. The measures of this process go where those of the server are.
+async fn open_sqlite(meter: &OfSqlite, server: &Server) -> crate::storage::sqlite::Store {
+    let path = server.folder().join("data");
+    fs::hard_link(meter.file(), path.join("steps")).ok();
+    let options = crate::storage::sqlite::Options {
+        path,
+        synchronous_off: true,
+    };
+    crate::storage::sqlite::Store::open(options).unwrap()
 }
 
 #[test]
@@ -280,9 +422,8 @@ fn statements_of_postgres_cost_the_same_on_a_tree_of_four_times_the_size() {
     assert_twice(|| {
         let mut meter = OfPostgres::start();
         let setup = Setup::example("reference_server").postgres(&meter.database);
-        let costs = measure(setup, &mut meter);
-        let exceptions = (GROWS_IN_POSTGRES, NOT_EXECUTED_IN_POSTGRES);
-        complaints(&statements, &costs, SLACK_OF_POSTGRES, exceptions)
+        let costs = measure(setup, &mut meter, open_postgres);
+        of_trees(&statements, &costs, SLACK_OF_POSTGRES, &IN_POSTGRES)
     });
 }
 
@@ -294,8 +435,7 @@ fn statements_of_sqlite_cost_the_same_on_a_tree_of_four_times_the_size() {
         let mut meter = OfSqlite { folder, read: 0 };
         let file = meter.file().display().to_string();
         let setup = Setup::example("reference_server").env("SQLITE_STATEMENTS", file);
-        let costs = measure(setup, &mut meter);
-        let exceptions = (GROWS_IN_SQLITE, NOT_EXECUTED_IN_SQLITE);
-        complaints(&statements, &costs, SLACK_OF_SQLITE, exceptions)
+        let costs = measure(setup, &mut meter, open_sqlite);
+        of_trees(&statements, &costs, SLACK_OF_SQLITE, &IN_SQLITE)
     });
 }

@@ -30,6 +30,13 @@ macro_rules! waits {
     };
 }
 
+/// The living thread of a run `r`, looked up: LIMIT keeps the planner from beginning with all threads where those are few.
+macro_rules! thread {
+    () => {
+        "SELECT t.active_branch_id FROM threads t WHERE t.thread_id = r.thread_id AND t.deleted_at IS NULL LIMIT 1"
+    };
+}
+
 /// The threads with runs that were behind others, one after the other by the index.
 const BEHIND: &str = "
 WITH RECURSIVE w AS (
@@ -43,7 +50,9 @@ SELECT thread_id FROM w WHERE thread_id IS NOT NULL";
 const ADVANCE: &str = concat!(
     "
 UPDATE runs r SET behind = false FROM (
-  SELECT r.run_id, r.tree_id FROM runs r JOIN threads t ON t.thread_id = r.thread_id AND t.deleted_at IS NULL
+  SELECT r.run_id, r.tree_id FROM runs r CROSS JOIN LATERAL (",
+    thread!(),
+    ") t
     JOIN branches b ON b.branch_id = COALESCE(r.branch_id, t.active_branch_id) AND CASE WHEN b.tree_id = r.tree_id THEN true END
    WHERE r.thread_id = ANY ($1::uuid[]) AND r.status = 'pending' AND r.behind AND NOT ",
     waits!(),
@@ -79,7 +88,9 @@ SELECT x.run_id, x.slots FROM p CROSS JOIN LATERAL (
 const CLAIM: &str = concat!(
     "
 WITH l AS (
-  SELECT r.tree_id, r.run_id, b.branch_id, array_position($2, r.run_id) AS nth FROM runs r JOIN threads t ON t.thread_id = r.thread_id AND t.deleted_at IS NULL
+  SELECT r.tree_id, r.run_id, b.branch_id, array_position($2, r.run_id) AS nth FROM runs r CROSS JOIN LATERAL (",
+    thread!(),
+    ") t
     JOIN branches b ON b.branch_id = COALESCE(r.branch_id, t.active_branch_id) AND CASE WHEN b.tree_id = r.tree_id THEN true END
    WHERE r.run_id = ANY ($2::uuid[]) AND CASE WHEN r.status = 'pending' THEN r.run_at <= now() END AND NOT r.behind AND NOT ",
     waits!(),

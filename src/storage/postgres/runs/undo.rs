@@ -119,10 +119,10 @@ async fn apply(client: &Client, what: &Undo, row: &Row) -> Result<bool, Failure>
     Ok(true)
 }
 
-/// The checkpoints of a run, from its head `$2` back to its base `$3`, that are on no pin's path.
+/// The checkpoints of a run, from its head `$2` back to its base `$3`, that are on no pin's path. What descends from
+/// one of them has a greater id, and was written by its thread or by a fork of that: paths are walked no further.
 const UNPINNED: &str = "
-WITH RECURSIVE base AS (SELECT COALESCE((SELECT depth FROM checkpoints WHERE tree_id = $1 AND checkpoint_ns = '' AND checkpoint_id = $3), -1) AS depth),
-run_rows AS (
+WITH RECURSIVE run_rows AS (
   SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints
    WHERE tree_id = $1 AND checkpoint_ns = '' AND checkpoint_id = $2 AND $2::uuid IS DISTINCT FROM $3::uuid
   UNION ALL
@@ -130,16 +130,21 @@ run_rows AS (
    CROSS JOIN LATERAL (SELECT c.checkpoint_id, c.parent_checkpoint_id FROM checkpoints c
       WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = r.parent_checkpoint_id LIMIT 1) c
    WHERE r.parent_checkpoint_id IS DISTINCT FROM $3),
+first AS (SELECT r.checkpoint_id FROM run_rows r ORDER BY r.checkpoint_id LIMIT 1),
+heirs AS (
+  SELECT thread_id FROM checkpoints WHERE tree_id = $1 AND checkpoint_ns = '' AND checkpoint_id = $2
+  UNION ALL
+  SELECT t.thread_id FROM heirs h CROSS JOIN LATERAL (SELECT t.thread_id FROM threads t WHERE t.parent_thread_id = h.thread_id OFFSET 0) t),
 keep AS (
-  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM pins p
-   CROSS JOIN LATERAL (SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM checkpoints c
+  SELECT c.checkpoint_id, c.parent_checkpoint_id FROM pins p
+   CROSS JOIN LATERAL (SELECT c.checkpoint_id, c.parent_checkpoint_id, c.thread_id FROM checkpoints c
       WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = p.checkpoint_id LIMIT 1) c
-   WHERE p.tree_id = $1 AND p.depth > (SELECT depth FROM base)
+   WHERE p.tree_id = $1 AND p.checkpoint_id >= (SELECT checkpoint_id FROM first) AND c.thread_id IN (SELECT thread_id FROM heirs)
   UNION
-  SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM keep k
-   CROSS JOIN LATERAL (SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM checkpoints c
+  SELECT c.checkpoint_id, c.parent_checkpoint_id FROM keep k
+   CROSS JOIN LATERAL (SELECT c.checkpoint_id, c.parent_checkpoint_id, c.thread_id FROM checkpoints c
       WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = k.parent_checkpoint_id LIMIT 1) c
-   WHERE c.depth > (SELECT depth FROM base))
+   WHERE c.checkpoint_id >= (SELECT checkpoint_id FROM first) AND c.thread_id IN (SELECT thread_id FROM heirs))
 SELECT array_agg(checkpoint_id) AS ids FROM run_rows r WHERE NOT EXISTS (SELECT 1 FROM keep k WHERE k.checkpoint_id = r.checkpoint_id)";
 
 /// The head goes back to where the run began.

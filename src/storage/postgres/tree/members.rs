@@ -124,10 +124,12 @@ pub(super) async fn executed_for(
     .await
 }
 
+/// Each step is a look-up by key: LIMIT keeps the planner from beginning with all trees where those are few.
 const WITHDRAWN: &str = "
 SELECT x.n FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY x(thread_id, principal, n)
-  JOIN threads t ON t.thread_id = x.thread_id AND t.deleted_at IS NULL JOIN trees o ON o.tree_id = t.tree_id
- WHERE o.owner <> x.principal AND NOT EXISTS (SELECT 1 FROM tree_members m WHERE m.tree_id = o.tree_id AND m.principal = x.principal)";
+ CROSS JOIN LATERAL (SELECT t.tree_id FROM threads t WHERE t.thread_id = x.thread_id AND t.deleted_at IS NULL LIMIT 1) t
+ CROSS JOIN LATERAL (SELECT o.owner FROM trees o WHERE o.tree_id = t.tree_id LIMIT 1) o
+ WHERE o.owner <> x.principal AND (SELECT 1 FROM tree_members m WHERE m.tree_id = t.tree_id AND m.principal = x.principal) IS NULL";
 
 /// See [`tree::Store::withdrawn`](crate::tree::Store::withdrawn).
 pub(in super::super) async fn withdrawn(

@@ -199,10 +199,9 @@ fn reset_head(db: &Connection, run: &OpenRunRow, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
-pub(super) const UNPINNED: &str = "WITH RECURSIVE bound (depth) AS ( \
-      SELECT coalesce((SELECT depth FROM checkpoints WHERE tree_id = :tree \
-        AND checkpoint_ns = '' AND checkpoint_id = :base), -1)), \
-    run_rows AS ( \
+/// What descends from a checkpoint of the run has a greater id, and was written by its thread or by a fork of that: paths
+/// are walked no further.
+pub(super) const UNPINNED: &str = "WITH RECURSIVE run_rows AS ( \
       SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints \
        WHERE tree_id = :tree AND checkpoint_ns = '' AND checkpoint_id = :head \
       UNION ALL \
@@ -210,16 +209,24 @@ pub(super) const UNPINNED: &str = "WITH RECURSIVE bound (depth) AS ( \
         JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
          AND c.checkpoint_id = r.parent_checkpoint_id \
        WHERE r.parent_checkpoint_id IS NOT :base), \
+    first (id) AS (SELECT min(checkpoint_id) FROM run_rows), \
+    heirs (id) AS ( \
+      SELECT thread_id FROM checkpoints \
+       WHERE tree_id = :tree AND checkpoint_ns = '' AND checkpoint_id = :head \
+      UNION ALL \
+      SELECT t.thread_id FROM heirs h JOIN threads t ON t.parent_thread_id = h.id), \
     keep AS ( \
-      SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM pins p \
+      SELECT c.checkpoint_id, c.parent_checkpoint_id FROM pins p \
         JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
          AND c.checkpoint_id = p.checkpoint_id \
-       WHERE p.tree_id = :tree AND p.depth > (SELECT depth FROM bound) \
+       WHERE p.tree_id = :tree AND +p.checkpoint_id >= (SELECT id FROM first) \
+         AND +c.thread_id IN (SELECT id FROM heirs) \
       UNION \
-      SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth FROM keep k \
+      SELECT c.checkpoint_id, c.parent_checkpoint_id FROM keep k \
         CROSS JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
          AND c.checkpoint_id = k.parent_checkpoint_id \
-       WHERE c.depth > (SELECT depth FROM bound)) \
+       WHERE +c.checkpoint_id >= (SELECT id FROM first) \
+         AND +c.thread_id IN (SELECT id FROM heirs)) \
     SELECT checkpoint_id FROM run_rows \
      WHERE checkpoint_id NOT IN (SELECT checkpoint_id FROM keep)";
 

@@ -2,8 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::rooms::{
-    DUE, Known, PAGE, Rooms, ann, chunk, claim, content, create_cron, cron, labels, put,
+use super::{
+    accidents::waiting,
+    rooms::{DUE, Known, PAGE, Rooms, ann, chunk, claim, content, create_cron, cron, labels, put},
 };
 use crate::{
     assistants::{
@@ -15,8 +16,8 @@ use crate::{
         CronRow,
         request::{Filter as CronFilter, Search as CronSearch, SortBy as CronOrder},
     },
-    id::{AssistantId, RunId},
-    runs::{self, Firing},
+    id::{AssistantId, RunId, ThreadId},
+    runs::{self, Fired, Firing, NewRun},
     store::{
         filter::Filter,
         namespace::ranges,
@@ -24,6 +25,7 @@ use crate::{
         search::{Listing, Search},
     },
     time::Timestamp,
+    tree::members::{Access, Level},
     value::Map,
     webhooks::outbox::{FailedTry, HostPage},
 };
@@ -243,6 +245,22 @@ async fn crons<S: Rooms>(store: &S, known: &Known) {
     let row = store.cron(row.id, None).await.unwrap().unwrap();
     store.fire(firing(&row, None)).await.unwrap();
     store.delete_cron(row.id, Some(ann())).await.unwrap();
+    // One cron may not do what it is to do, and the thread of another is gone.
+    let foreign = NewRun {
+        access: Access::of("bob".into(), "request".into(), Level::Writer),
+        ..waiting(known.thread)
+    };
+    for run in [foreign, waiting(ThreadId::mint())] {
+        let row = create_cron(store, cron(known.assistant, None, DUE - 1)).await;
+        let failing = Firing {
+            run: Some(run),
+            ..firing(&row, None)
+        };
+        let fired = store.fire(failing).await.unwrap();
+        assert!(matches!(fired, Fired::Past(_)), "{fired:?}");
+        store.delete_cron(row.id, Some(ann())).await.unwrap();
+    }
+    crate::crons::Store::clock(store).await.unwrap();
 }
 
 async fn keys<S: Rooms>(store: &S) {

@@ -8,18 +8,27 @@ use test_support::{
     talk::{self, ok},
 };
 
+use super::SMALL;
 use crate::id::AssistantId;
 
 /// A tree, and what requests name of it: all of it in its middle or at its end.
 pub(super) struct Tree {
-    thread: String,
+    pub(super) thread: String,
     messages: usize,
     /// A checkpoint in the middle.
-    middle: String,
+    pub(super) middle: String,
     /// The last run.
     run: String,
     fork: String,
+    /// Forks of the first messages that are the same in trees of any size, with as many runs of their own.
+    pub(super) short: Vec<String>,
+    /// A fork of the first messages with as many messages of its own as the tree has.
+    pub(super) long: String,
 }
+
+/// Messages that short forks inherit, and runs of their own.
+const INHERITED: usize = 10;
+const OWN: usize = 3;
 
 /// The id of a message.
 fn message(number: usize) -> String {
@@ -34,9 +43,24 @@ pub(super) fn tree(client: &Client, messages: usize) -> Tree {
         let body = json!({"id": message(number), "role": "user", "content": "x".repeat(200)});
         talk::store(client, &thread, &body);
     };
-    (0..messages / 2).for_each(post);
-    let middle = client.state(&thread)["checkpoint"]["checkpoint_id"].clone();
-    let middle = middle.as_str().unwrap().to_owned();
+    let head = || {
+        let head = client.state(&thread)["checkpoint"]["checkpoint_id"].clone();
+        head.as_str().unwrap().to_owned()
+    };
+    (0..INHERITED).for_each(post);
+    let first = json!({"checkpoint_id": head()});
+    let fork = |runs| {
+        let fork = talk::id_of(&talk::fork(client, &thread, &first));
+        client.run(&fork, &json!({"assistant_id": "subgraph", "input": {}}));
+        for _ in 0..runs {
+            talk::say(client, &fork, "hello");
+        }
+        fork
+    };
+    let short = vec![fork(OWN), fork(OWN)];
+    let long = fork(OWN * messages / SMALL);
+    (INHERITED..messages / 2).for_each(post);
+    let middle = head();
     (messages / 2..messages).for_each(post);
     for number in 0..10 {
         let at = json!({"checkpoint_id": middle, "name": format!("b{number}")});
@@ -66,6 +90,8 @@ pub(super) fn tree(client: &Client, messages: usize) -> Tree {
         thread,
         messages,
         middle,
+        short,
+        long,
     }
 }
 
@@ -201,6 +227,7 @@ fn changes(tree: &Tree) -> Vec<Request> {
         post("/branches/main/activate", json!({})),
         ("PUT", "/tags/t1".into(), json!({"message_id": at})),
         ("DELETE", "/tags/t1".into(), Value::Null),
+        ("PUT", "/tags/new".into(), json!({"message_id": at})),
         ("PUT", "/members/bob".into(), json!({"level": "writer"})),
         ("DELETE", "/members/bob".into(), Value::Null),
     ]
@@ -259,7 +286,7 @@ pub(super) fn make(server: &mut Server, tree: &Tree) {
         ),
     );
     lists(&client, tree);
-    queue(&client, &tree.thread);
+    queue(&client, &tree.thread, &tree.middle);
     let fork = talk::id_of(&talk::fork(&client, &tree.thread, &json!({})));
     for strategy in ["keep_latest", "delete"] {
         let prune = json!({"thread_ids": [fork], "strategy": strategy});
@@ -295,7 +322,7 @@ fn lists(client: &Client, tree: &Tree) {
 }
 
 /// Runs that wait for another, that are cancelled, rolled back, interrupted and deleted.
-fn queue(client: &Client, thread: &str) {
+fn queue(client: &Client, thread: &str, middle: &str) {
     let slow = || talk::slow(20, 400);
     let cancel = |run: &str, how: &str| {
         let path = format!("/threads/{thread}/runs/{run}/cancel?wait=true&action={how}");
@@ -334,6 +361,18 @@ fn queue(client: &Client, thread: &str) {
         let resumed = json!({"assistant_id": "approve", "command": {"resume": "yes"}});
         client.run(thread, &talk::with(resumed, "checkpoint_id", at));
     }
+    let delete = |body| {
+        let ended = talk::background(client, thread, &body);
+        client.end_of(thread, &ended);
+        let path = format!("/threads/{thread}/runs/{ended}");
+        ok(client.delete(&path), 204);
+    };
+    // It goes with the branch that it opened.
+    delete(talk::with(talk::turn("hello"), "checkpoint_id", middle));
+    // What a run has decided where another one had stopped goes with it.
+    let stops = talk::with(talk::turn("hello"), "interrupt_before", "*");
+    client.run(thread, &stops);
+    delete(json!({"assistant_id": "agent", "input": null}));
     client.run(thread, &json!({"assistant_id": "subgraph", "input": {}}));
     let inside = format!("/threads/{thread}/state?subgraphs=true");
     ok(client.get(&inside), 200);
