@@ -365,6 +365,18 @@ impl Service {
         memory: &ReadMemory,
     ) -> Result<Option<Run>, Error> {
         self.authorize(access, run.thread).await?;
+        self.read_run(run, memory).await
+    }
+
+    /// One run that a response shows; `memory` is reserved before its request is read.
+    ///
+    /// # Errors
+    /// There is no memory, or the storage failed.
+    pub(super) async fn read_run(
+        &self,
+        run: Target,
+        memory: &ReadMemory,
+    ) -> Result<Option<Run>, Error> {
         let runs = &self.shared.parts.runs;
         let Some(weight) = runs.run_weight(run.thread, run.run).await? else {
             return Ok(None);
@@ -397,14 +409,6 @@ impl Service {
     /// A run, once this process knows of it: see [`ActiveRuns::awaited`].
     pub(super) fn awaited(&self, run: Target) -> oneshot::Receiver<RunHandle> {
         self.inner.active.lock().awaited(run.thread, run.run)
-    }
-
-    /// One run.
-    ///
-    /// # Errors
-    /// The storage failed.
-    pub async fn find_run(&self, thread: ThreadId, run: RunId) -> Result<Option<Run>, Error> {
-        Ok(self.shared.parts.runs.run(thread, run).await?)
     }
 
     /// Runs of a thread, newest first; without their requests and metadata if those are not

@@ -1,10 +1,33 @@
 //! Lists of items and of namespaces: what is searched for, and how far a search goes.
 
+use std::{fmt, sync::Arc};
+
 use super::{
     Item,
     filter::Filter,
     namespace::{Namespace, Range},
 };
+
+/// What a statement of a search may read at once, in what values weigh: more is read as soon as it is known how much
+/// that is.
+pub const BATCH: usize = 1 << 20;
+
+/// The memory for what a search has read and is about to read.
+pub trait ItemMemory: fmt::Debug + Send + Sync {
+    /// Has values of this weight from now on, in place of those that there were; false when there is not enough for
+    /// more.
+    fn hold(&self, weight: u64) -> bool;
+}
+
+/// Where a search takes its memory; without it none is counted.
+pub type SearchMemory = Option<Arc<dyn ItemMemory>>;
+
+/// Has values of this weight from now on; false when there is not enough memory.
+pub(super) fn hold(memory: &SearchMemory, weight: usize) -> bool {
+    memory
+        .as_ref()
+        .is_none_or(|memory| memory.hold(weight as u64))
+}
 
 /// What a search is for, and how much it may read.
 #[derive(Clone, Debug)]
@@ -23,6 +46,8 @@ pub struct Search {
     pub scan_bytes: usize,
     /// Most bytes of values that are returned.
     pub page_bytes: usize,
+    /// What takes memory for them.
+    pub memory: SearchMemory,
 }
 
 /// What a search has found.
@@ -34,6 +59,8 @@ pub enum Found {
     TooMuchToRead,
     /// The page would have more bytes than it may.
     TooMuchToReturn,
+    /// There is not enough memory for it now.
+    NoMemory,
 }
 
 /// What to do with the next item of a search.
@@ -54,6 +81,8 @@ pub struct Scan<'a> {
     rows: usize,
     read: usize,
     returned: usize,
+    /// What is read together weighs at most so much.
+    batch: usize,
     skip: usize,
     items: Vec<Item>,
     exceeded: Option<Found>,
@@ -67,6 +96,7 @@ impl<'a> Scan<'a> {
             rows: 0,
             read: 0,
             returned: 0,
+            batch: 0,
             skip: search.offset,
             items: Vec::new(),
             exceeded: None,
@@ -87,6 +117,22 @@ impl<'a> Scan<'a> {
         self.exceeded.is_some() || self.items.len() >= self.search.limit
     }
 
+    /// Takes memory for items that a storage is about to read together, which weigh at most so much; false when the
+    /// search is over because there is none.
+    pub fn begin_batch(&mut self, weight: usize) -> bool {
+        self.batch = weight;
+        self.hold(weight)
+    }
+
+    /// Takes memory for those that are returned, and for what is read beside them.
+    fn hold(&mut self, weight: usize) -> bool {
+        let holds = hold(&self.search.memory, self.returned.saturating_add(weight));
+        if !holds {
+            self.exceeded = Some(Found::NoMemory);
+        }
+        holds
+    }
+
     /// What to do with the next item, whose value weighs so much.
     pub fn next(&mut self, weight: usize) -> Next {
         if self.is_over() {
@@ -104,8 +150,10 @@ impl<'a> Scan<'a> {
         if is_unread {
             self.skip -= 1;
             Next::Skip
-        } else {
+        } else if self.hold(weight.max(self.batch)) {
             Next::Read
+        } else {
+            Next::Stop
         }
     }
 

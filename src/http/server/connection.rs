@@ -16,7 +16,7 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-use super::{options::Options, progress::Progress, slots::ConnectionSlots};
+use super::{options::Options, progress::Progress, slots::ConnectionSlots, unread::UnreadBodies};
 
 /// What the requests of one connection share.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub struct Connection {
     pub peer: Arc<str>,
     /// Slots for its running handlers.
     pub slots: ConnectionSlots,
+    /// What its client may send of bodies that nobody has read.
+    pub unread: Option<Arc<UnreadBodies>>,
 }
 
 /// What happens on a connection. hyper's own head timeout starts before the first byte of a

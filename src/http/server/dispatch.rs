@@ -131,7 +131,14 @@ impl Dispatcher {
         } else if let Some(response) = cors.preflight(request.method(), request.headers()) {
             response
         } else {
-            self.respond(connection, request, id).await
+            let expected = match &connection.unread {
+                Some(unread) => unread.expect(request),
+                None => Ok(request),
+            };
+            match expected {
+                Ok(request) => self.respond(connection, request, id).await,
+                Err(error) => error.into_response(),
+            }
         };
         line.log(&response);
         cors.mark(origin.as_ref(), response.headers_mut());

@@ -47,7 +47,11 @@ impl<'a> Bound<'a> {
 pub(super) fn content_of(row: &Row) -> Result<Content, Error> {
     let tag: &str = column(row, "type")?;
     let map = |name: &str| {
-        let decoded = codec::decode(tag, column(row, name)?);
+        // What was not requested.
+        let Some(bytes) = column::<Option<&[u8]>>(row, name)? else {
+            return Ok(Map::new());
+        };
+        let decoded = codec::decode(tag, bytes);
         match decoded.map_err(|error| Error::Corrupt(error.to_string()))? {
             Value::Map(map) => Ok(Arc::unwrap_or_clone(map)),
             _ => Err(Error::Corrupt(format!("column {name}: not a map"))),
