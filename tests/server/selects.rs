@@ -88,7 +88,7 @@ fn what_is_not_selected_of_assistants_is_not_read(place: &Place) {
     let new = json!({
         "graph_id": "counter", "name": "mine", "metadata": {"m": 1}, "config": {"tags": ["t"]}, "context": {"c": 1},
     });
-    ok(client.post("/assistants", &new), 200);
+    let made = ok(client.post("/assistants", &new), 200);
     let assistants = |select: &[&str]| {
         let body = json!({"name": "mine", "select": select});
         let answer = client.post("/assistants/search", &body);
@@ -104,12 +104,12 @@ fn what_is_not_selected_of_assistants_is_not_read(place: &Place) {
         ("context", unreadable, ["metadata", "name"]),
         ("metadata", "'[]'", ["name", "graph_id"]),
     ] {
-        assert_eq!(assistants(&[column]), Some(json!({column: new[column]})));
+        assert_eq!(assistants(&[column]), Some(json!({column: made[column]})));
         let sql = format!("UPDATE assistants SET {column} = {value} WHERE name = 'mine'");
         assert_eq!(execute(place, &server, &sql), Ok(1));
         assert_eq!(assistants(&[column]), None);
         for other in others {
-            assert_eq!(assistants(&[other]), Some(json!({other: new[other]})));
+            assert_eq!(assistants(&[other]), Some(json!({other: made[other]})));
         }
     }
 }
@@ -117,16 +117,15 @@ fn what_is_not_selected_of_assistants_is_not_read(place: &Place) {
 fn an_assistant_that_is_too_large_is_shown_without_its_large_fields(place: &Place) {
     let setup = Setup::example("reference_server")
         .env("BACKSTITCH_MEMORY_BUDGET", "64")
-        .env("BACKSTITCH_BODY_VALUES", "500000")
-        .env("BACKSTITCH_ASSISTANT_BYTES", "1000000");
+        .env("BACKSTITCH_ASSISTANT_BYTES", "4000000");
     let server = place.start(setup);
     let client = Client::of(&server);
     // One body after the other fits the memory, the assistant with both does not.
-    let tiny = json!({"tiny": vec![Value::Null; 240_000]});
-    let new = json!({"graph_id": "counter", "name": "mine", "config": tiny});
+    let large = json!({"text": "x".repeat(1_000_000)});
+    let new = json!({"graph_id": "counter", "name": "mine", "config": large});
     let made = ok(client.post("/assistants", &new), 200);
     let path = format!("/assistants/{}", made["assistant_id"].as_str().unwrap());
-    ok(patch(&client, &path, &json!({"context": tiny})), 200);
+    ok(patch(&client, &path, &json!({"context": large})), 200);
     let body = json!({"name": "mine"});
     let refused = client.post("/assistants/search", &body).refused(413);
     assert!(

@@ -1,10 +1,10 @@
-//! What clients may send of bodies over HTTP/2 that nobody has read: it stays in the windows of their connections, which
-//! take memory as long as there are such bodies. Over HTTP/1 it fits the buffer of a connection.
+//! What clients may send of bodies over HTTP/2 before anybody reads them: it stays in the windows of their connections,
+//! which take memory as long as there are such bodies. Over HTTP/1 it fits the buffer of a connection.
 
 use std::{
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use bytes::Bytes;
@@ -50,7 +50,8 @@ impl UnreadBodies {
         })
     }
 
-    /// The same request, whose body takes memory until it was read or is not wanted any more.
+    /// The same request, whose body takes memory until somebody begins to read it, who takes memory for what comes, or
+    /// until it is not wanted any more.
     ///
     /// # Errors
     /// 503: there is not enough left.
@@ -108,7 +109,7 @@ impl Drop for Part {
     }
 }
 
-/// A body that takes memory while it is not read.
+/// A body that takes memory until it is read.
 struct Counted {
     body: RequestBody,
     part: Option<Part>,
@@ -122,12 +123,8 @@ impl HttpBody for Counted {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        let is_more = matches!(&frame, Some(Ok(_))) && !self.body.is_end_stream();
-        if !is_more {
-            self.part = None;
-        }
-        Poll::Ready(frame)
+        self.part = None;
+        Pin::new(&mut self.body).poll_frame(cx)
     }
 
     fn is_end_stream(&self) -> bool {
