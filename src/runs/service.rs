@@ -15,11 +15,13 @@ use super::{
     active::{ActiveRuns, ChangedElsewhere},
     observe::{LastRead, Probe},
     request::Target,
-    shared::{AccessWatch, memory::ReadMemory},
+    shared::{
+        AccessWatch,
+        memory::{ReadMemory, States},
+    },
     worker::Freed,
 };
 use crate::{
-    budget::Budget,
     contention::Patience,
     engine::{self, node_cache::Results},
     id::{RunId, ThreadId},
@@ -197,9 +199,9 @@ impl Service {
         self.inner.options.sweep_interval
     }
 
-    /// Memory for large states of runs, and for responses that are being made.
-    pub fn memory(&self) -> &Arc<Budget> {
-        self.shared.states.budget()
+    /// Memory for large states and requests of runs, and for responses that are being made.
+    pub fn states(&self) -> &States {
+        &self.shared.states
     }
 
     /// Lets the worker read the queue: on any thread a run may have become free to start.

@@ -19,7 +19,6 @@ mod http2;
 mod large_states;
 mod lists;
 mod locks;
-mod lookups;
 mod many_pages;
 mod pages;
 mod pools;
