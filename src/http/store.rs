@@ -15,8 +15,8 @@ use crate::{
         self, Index, Item, ItemQuery, Namespace, NamespaceQuery,
         field::Field,
         filter::Filter,
+        memory::ItemMemory,
         namespace::{LABELS_MAX, Refused},
-        search::ItemMemory,
     },
     value::{Map, Value},
 };
@@ -104,7 +104,7 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
     };
     let found = call.items().search(&call.principal(), query).await?;
     let taken: usize = found.iter().map(|item| item.value.memory()).sum();
-    if !call.read_memory().hold(taken as u64 / IN_MEMORY) {
+    if !call.read_memory().resize(taken as u64 / IN_MEMORY) {
         return Err(store::Error::NoMemory.into());
     }
     let items = found.into_iter().map(|item| {

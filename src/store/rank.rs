@@ -4,8 +4,8 @@ use std::{cmp::Ordering, sync::Arc};
 
 use super::{
     filter::Filter,
+    memory::{self, BATCH, SearchMemory},
     namespace::{Namespace, Range},
-    search::{BATCH, SearchMemory, hold},
 };
 use crate::value::Value;
 
@@ -41,8 +41,8 @@ impl Nearest {
     }
 
     /// Takes memory for values that weigh so much; false when there is none.
-    pub fn hold(&self, weight: usize) -> bool {
-        hold(&self.memory, weight)
+    pub fn reserve(&self, weight: usize) -> bool {
+        memory::reserve(&self.memory, weight)
     }
 }
 
@@ -105,8 +105,8 @@ impl<'a> Ranking<'a> {
     }
 
     /// Takes memory for what is about to be read, which weighs at most so much; false when there is none.
-    pub fn hold(&self, weight: usize) -> bool {
-        self.search.hold(self.kept.saturating_add(weight))
+    pub fn reserve(&self, weight: usize) -> bool {
+        self.search.reserve(self.kept.saturating_add(weight))
     }
 
     /// Whether values have to be looked at.

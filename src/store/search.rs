@@ -1,33 +1,11 @@
 //! Lists of items and of namespaces: what is searched for, and how far a search goes.
 
-use std::{fmt, sync::Arc};
-
 use super::{
     Item,
     filter::Filter,
+    memory::{self, SearchMemory},
     namespace::{Namespace, Range},
 };
-
-/// What a statement of a search may read at once, in what values weigh: more is read as soon as it is known how much
-/// that is.
-pub const BATCH: usize = 1 << 20;
-
-/// The memory for what a search has read and is about to read.
-pub trait ItemMemory: fmt::Debug + Send + Sync {
-    /// Has values of this weight from now on, in place of those that there were; false when there is not enough for
-    /// more.
-    fn hold(&self, weight: u64) -> bool;
-}
-
-/// Where a search takes its memory; without it none is counted.
-pub type SearchMemory = Option<Arc<dyn ItemMemory>>;
-
-/// Has values of this weight from now on; false when there is not enough memory.
-pub(super) fn hold(memory: &SearchMemory, weight: usize) -> bool {
-    memory
-        .as_ref()
-        .is_none_or(|memory| memory.hold(weight as u64))
-}
 
 /// What a search is for, and how much it may read.
 #[derive(Clone, Debug)]
@@ -121,16 +99,17 @@ impl<'a> Scan<'a> {
     /// search is over because there is none.
     pub fn begin_batch(&mut self, weight: usize) -> bool {
         self.batch = weight;
-        self.hold(weight)
+        self.reserve(weight)
     }
 
     /// Takes memory for those that are returned, and for what is read beside them.
-    fn hold(&mut self, weight: usize) -> bool {
-        let holds = hold(&self.search.memory, self.returned.saturating_add(weight));
-        if !holds {
+    fn reserve(&mut self, weight: usize) -> bool {
+        let is_reserved =
+            memory::reserve(&self.search.memory, self.returned.saturating_add(weight));
+        if !is_reserved {
             self.exceeded = Some(Found::NoMemory);
         }
-        holds
+        is_reserved
     }
 
     /// What to do with the next item, whose value weighs so much.
@@ -150,7 +129,7 @@ impl<'a> Scan<'a> {
         if is_unread {
             self.skip -= 1;
             Next::Skip
-        } else if self.hold(weight.max(self.batch)) {
+        } else if self.reserve(weight.max(self.batch)) {
             Next::Read
         } else {
             Next::Stop

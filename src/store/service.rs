@@ -8,9 +8,10 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Embedder, Index, Item, Put, Store,
     filter::Filter,
+    memory::SearchMemory,
     namespace::{self, Namespace, Refused, outermost, owner_of, ranges},
     rank::Nearest,
-    search::{Found, Listing, Search, SearchMemory},
+    search::{Found, Listing, Search},
 };
 use crate::{
     checkpoint::{self, codec},

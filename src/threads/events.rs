@@ -167,8 +167,8 @@ impl Service {
     ) -> Result<mpsc::Receiver<ShownEvent>> {
         self.reader(id).await?;
         let (sender, receiver) = mpsc::channel(BUFFER);
-        let held = Arc::<ResponseMemory>::default();
-        let memory = self.memory.as_ref().map(|memory| memory.held_in(&held));
+        let reserved = Arc::<ResponseMemory>::default();
+        let memory = self.memory.as_ref().map(|memory| memory.of_part(&reserved));
         let service = Self {
             memory,
             ..self.clone()
@@ -215,12 +215,12 @@ impl Service {
                         return;
                     }
                 }
-                if held.lock().is_some() {
+                if reserved.lock().is_some() {
                     // Large ones count until their reader has them.
                     if sender.reserve_many(BUFFER).await.is_err() {
                         return;
                     }
-                    *held.lock() = None;
+                    *reserved.lock() = None;
                 }
                 if more {
                     continue;

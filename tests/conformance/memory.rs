@@ -268,8 +268,8 @@ struct Counted {
     taken: std::sync::Mutex<Vec<u64>>,
 }
 
-impl backstitch::store::search::ItemMemory for Counted {
-    fn hold(&self, weight: u64) -> bool {
+impl backstitch::store::memory::ItemMemory for Counted {
+    fn resize(&self, weight: u64) -> bool {
         self.taken.lock().unwrap().push(weight);
         weight <= self.most
     }

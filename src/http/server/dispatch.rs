@@ -120,10 +120,8 @@ impl Dispatcher {
         let is_head = request.method() == Method::HEAD;
         let id = request_id(request.headers());
         let line = RequestLine::of(&request, &id);
-        let closes = request
-            .headers()
-            .get(CONNECTION)
-            .is_some_and(|value| value == "close");
+        let closes = request.headers().get(CONNECTION);
+        let closes = closes.is_some_and(|value| value == "close");
 
         let cors = &options.cors;
         let mut response = if let Err(error) = self.callers.check(options, &request) {
@@ -131,11 +129,7 @@ impl Dispatcher {
         } else if let Some(response) = cors.preflight(request.method(), request.headers()) {
             response
         } else {
-            let expected = match &connection.unread {
-                Some(unread) => unread.expect(request),
-                None => Ok(request),
-            };
-            match expected {
+            match connection.expect(request) {
                 Ok(request) => self.respond(connection, request, id).await,
                 Err(error) => error.into_response(),
             }
@@ -169,10 +163,8 @@ impl Dispatcher {
     ) -> Response<Body> {
         let begin = Instant::now();
         let path = request.uri().path();
-        let path = match self.shared().options.own.routes_of(path) {
-            Some(_) => OWN_ROUTES,
-            None => self.inner.routes.template(path),
-        };
+        let own = self.shared().options.own.routes_of(path);
+        let path = own.map_or_else(|| self.inner.routes.template(path), |_| OWN_ROUTES);
         let method = method_name(request.method());
         let traceparent = request.headers().get("traceparent");
         let traceparent = traceparent.and_then(|text| text.to_str().ok());

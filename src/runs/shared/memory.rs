@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::{
     budget::{Budget, Refusal, Reservation},
     runs::listing::{BATCH_BYTES, IN_MEMORY},
-    store::search::ItemMemory,
+    store::memory::ItemMemory,
     tree::{
         error::{Error, Result},
         load::StateMemory,
@@ -179,7 +179,7 @@ impl ReadMemory {
     }
 
     /// The same for a part of a stream, as long as `part` is there.
-    pub fn held_in(&self, part: &Arc<ResponseMemory>) -> Self {
+    pub fn of_part(&self, part: &Arc<ResponseMemory>) -> Self {
         Self {
             response: Arc::downgrade(part),
             ..self.clone()
@@ -277,7 +277,7 @@ impl ReadMemory {
 
 impl ItemMemory for ReadMemory {
     /// The response reads nothing else.
-    fn hold(&self, weight: u64) -> bool {
+    fn resize(&self, weight: u64) -> bool {
         let Some(response) = self.response.upgrade() else {
             return true;
         };
@@ -410,11 +410,11 @@ mod tests {
         let response = Arc::default();
         let memory = ReadMemory::new(budget.clone(), "ann".into(), &response);
         for (weight, reserved) in [(1, 0), (4, 24), (2, 12), (1, 0), (1000, 50), (3, 18)] {
-            assert!(memory.hold(weight << 20));
+            assert!(memory.resize(weight << 20));
             assert_eq!(budget.reserved(), reserved << 20);
         }
         let other = budget.reserve(&"ann".into(), 32 << 20).unwrap();
-        assert!(!memory.hold(4 << 20), "more than there is");
+        assert!(!memory.resize(4 << 20), "more than there is");
         assert_eq!(budget.reserved(), 50 << 20);
         drop((response, other));
         assert_eq!(budget.reserved(), 0);

@@ -8,7 +8,7 @@ use const_format::formatcp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use self::rows::{Bound, assistant_of, content_of, version_of};
+use self::rows::{Bound, WEIGHT_SHOWN, assistant_of, content_of, version_of};
 use super::{
     columns::{Json, Params, all, column, name, one},
     connection::{Object, Result, prepare},
@@ -96,17 +96,6 @@ const WEIGHT: &str = concat!(
     " + ",
     json_weight!("metadata::text"),
     " + octet_length(name) + COALESCE(octet_length(description), 0))::bigint AS weight"
-);
-
-/// The same of what is requested of an assistant.
-const WEIGHT_SHOWN: &str = concat!(
-    "(CASE WHEN $8::boolean THEN ",
-    weight!("type", "config"),
-    " ELSE 0 END + CASE WHEN $9::boolean THEN ",
-    weight!("type", "context"),
-    " ELSE 0 END + CASE WHEN $7::boolean THEN ",
-    json_weight!("metadata::text"),
-    " ELSE 0 END + octet_length(name) + COALESCE(octet_length(description), 0))::bigint AS weight"
 );
 
 const VERSIONS: &str = formatcp!(

@@ -13,8 +13,9 @@ use crate::{
     checkpoint::{Error, codec},
     store::{
         Item, Namespace, Put,
+        memory::BATCH,
         namespace::Bound,
-        search::{BATCH, Found, ListScan, Listing, Next, Scan, Search},
+        search::{Found, ListScan, Listing, Next, Scan, Search},
         ttl_micros,
     },
 };

@@ -16,8 +16,9 @@ use crate::{
     store::{
         Item,
         embed::Vectors,
+        memory::BATCH,
         rank::{Name, Nearest, Ranking},
-        search::{BATCH, Found},
+        search::Found,
     },
     value::Value,
 };
@@ -108,7 +109,7 @@ pub(super) async fn nearest_items(db: &Object, search: &Nearest) -> Result<Found
         // Nothing comes before an empty key, and no part has this number.
         let (mut key, mut path, mut part) = (String::new(), String::new(), -1);
         loop {
-            if !ranking.hold(room) {
+            if !ranking.reserve(room) {
                 return Ok(Found::NoMemory);
             }
             let model = &*search.model;
@@ -182,7 +183,7 @@ pub(super) async fn nearest_items(db: &Object, search: &Nearest) -> Result<Found
         if returned > search.page_bytes {
             return Ok(Found::TooMuchToReturn);
         }
-        if !search.hold(returned) {
+        if !search.reserve(returned) {
             return Ok(Found::NoMemory);
         }
         let reads = few

@@ -77,7 +77,7 @@ pub(super) fn nearest_items(db: &Connection, search: &Nearest) -> Result<Found> 
                 ""
             };
             let weight = codec::weight(tag, stored.len());
-            if !ranking.hold(usize::try_from(weight).unwrap_or(usize::MAX)) {
+            if !ranking.reserve(usize::try_from(weight).unwrap_or(usize::MAX)) {
                 return Ok(Found::NoMemory);
             }
             let name = Name {
@@ -100,7 +100,7 @@ pub(super) fn nearest_items(db: &Connection, search: &Nearest) -> Result<Found> 
         if returned > search.page_bytes {
             return Ok(Found::TooMuchToReturn);
         }
-        if !search.hold(returned) {
+        if !search.reserve(returned) {
             return Ok(Found::NoMemory);
         }
         let Some(mut item) = item(db, owner, namespace, key)? else {

@@ -12,7 +12,7 @@ use crate::{
         listing::{BATCH_BYTES, IN_MEMORY},
         shared::memory::ReadMemory,
     },
-    store::search::ItemMemory,
+    store::memory::ItemMemory,
     threads::{Result, Service},
     tree::{
         self, Read,
@@ -43,7 +43,7 @@ impl PageMemory {
     /// There is not enough.
     pub fn begin(&self, weight: u64) -> Result<()> {
         let memory = self.memory.as_ref();
-        if memory.is_none_or(|memory| memory.hold(self.kept.saturating_add(weight))) {
+        if memory.is_none_or(|memory| memory.resize(self.kept.saturating_add(weight))) {
             Ok(())
         } else {
             Err(tree::Error::no_memory().into())
