@@ -81,7 +81,7 @@ pub struct Ranking<'a> {
     current: Option<(Name, Option<f32>)>,
     best: Vec<Scored>,
     /// Bytes of the names of these.
-    kept: usize,
+    name_bytes: usize,
 }
 
 impl<'a> Ranking<'a> {
@@ -93,7 +93,7 @@ impl<'a> Ranking<'a> {
             read: 0,
             current: None,
             best: vec![],
-            kept: 0,
+            name_bytes: 0,
         }
     }
 
@@ -106,7 +106,7 @@ impl<'a> Ranking<'a> {
 
     /// Takes memory for what is about to be read, which weighs at most so much; false when there is none.
     pub fn reserve(&self, weight: usize) -> bool {
-        self.search.reserve(self.kept.saturating_add(weight))
+        self.search.reserve(self.name_bytes.saturating_add(weight))
     }
 
     /// Whether values have to be looked at.
@@ -143,7 +143,7 @@ impl<'a> Ranking<'a> {
         if let Some((name, Some(score))) = self.current.take()
             && score.is_finite()
         {
-            self.kept += name.bytes();
+            self.name_bytes += name.bytes();
             self.best.push(Scored { name, score });
         }
         let wanted = self.search.offset.saturating_add(self.search.limit);
@@ -155,7 +155,7 @@ impl<'a> Ranking<'a> {
     fn cut(&mut self, wanted: usize) {
         self.best.sort_unstable_by(better_first);
         self.best.truncate(wanted);
-        self.kept = self.best.iter().map(|scored| scored.name.bytes()).sum();
+        self.name_bytes = self.best.iter().map(|scored| scored.name.bytes()).sum();
     }
 
     /// The names of the page, the nearest first, with their scores.

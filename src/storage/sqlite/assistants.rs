@@ -208,10 +208,10 @@ pub(super) fn create_assistant(
 
 pub(super) fn assistant(db: &Connection, subject: &Subject) -> Result<Option<AssistantRow>> {
     let (viewer, graphs) = (&subject.viewer, &subject.graphs);
-    Ok(by_id(db, subject.id)?.filter(|row| is_seen(row, viewer, graphs)))
+    Ok(by_id(db, subject.id)?.filter(|row| is_visible(row, viewer, graphs)))
 }
 
-fn is_seen(row: &AssistantRow, viewer: &Option<Arc<str>>, graphs: &[Arc<str>]) -> bool {
+fn is_visible(row: &AssistantRow, viewer: &Option<Arc<str>>, graphs: &[Arc<str>]) -> bool {
     let viewer = viewer.as_ref();
     viewer.is_none_or(|viewer| *viewer == row.owner || &*row.owner == SYSTEM)
         && graphs.contains(&row.content.graph)
@@ -403,7 +403,7 @@ pub(super) fn assistants(
     let rows = ids.iter().map(|id| {
         let key = params![id, metadata, config, context];
         let found = one(db, SHOWN, key, assistant_of)?;
-        Ok(found.filter(|row| is_seen(row, viewer, graphs)))
+        Ok(found.filter(|row| is_visible(row, viewer, graphs)))
     });
     rows.filter_map(Result::transpose).collect()
 }
