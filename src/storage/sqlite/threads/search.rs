@@ -14,8 +14,8 @@ use crate::{
 
 /// What is read of the metadata and of the config of a thread.
 const METADATA: &str = "CASE WHEN ?6 THEN t.metadata \
-     WHEN ?7 THEN json_object('graph_id', json_extract(t.metadata, '$.graph_id')) ELSE '{}' END";
-const CONFIG: &str = "CASE WHEN ?8 THEN t.config ELSE '{}' END";
+     WHEN ?7 THEN json_object('graph_id', json_extract(t.metadata, '$.graph_id')) ELSE json_object() END";
+const CONFIG: &str = "CASE WHEN ?8 THEN t.config ELSE json_object() END";
 
 /// The columns of [`read_listed`] and those that follow: the key of a page.
 macro_rules! columns {
