@@ -265,12 +265,12 @@ fn items_of_principals_are_kept_apart(place: &Place) {
 #[derive(Debug)]
 struct Counted {
     most: u64,
-    taken: std::sync::Mutex<Vec<u64>>,
+    taken: parking_lot::Mutex<Vec<u64>>,
 }
 
 impl backstitch::store::memory::ItemMemory for Counted {
     fn resize(&self, weight: u64) -> bool {
-        self.taken.lock().unwrap().push(weight);
+        self.taken.lock().push(weight);
         weight <= self.most
     }
 }
@@ -300,8 +300,8 @@ fn a_search_takes_memory_before_it_reads(place: &Place) {
                     memory: Some(memory.clone()),
                     ..ItemQuery::default()
                 };
-                let found = service.search(&local(), query).await;
-                (found, std::mem::take(&mut *memory.taken.lock().unwrap()))
+                let found = service.search(local(), query).await;
+                (found, std::mem::take(&mut *memory.taken.lock()))
             };
             let (found, taken) = search(u64::MAX).await;
             assert_eq!(found.unwrap().len(), 6);
