@@ -119,10 +119,10 @@ impl Service {
                     next = shown.last().map(|shown: &ShownEvent| shown.number);
                     break 'stretches;
                 }
-                let kept = memory.kept;
-                memory.kept += weight;
+                let shown_weight = memory.weight;
+                memory.weight += weight;
                 let events = owned.show(read, rows, (&mut memory, left)).await?;
-                memory.kept = kept;
+                memory.weight = shown_weight;
                 for event in events {
                     let bytes = event.payload.values().map(Value::rough_size).sum();
                     if left < bytes && !shown.is_empty() {
@@ -131,7 +131,7 @@ impl Service {
                     }
                     left = left.saturating_sub(bytes);
                     let taken: usize = event.payload.values().map(Value::memory).sum();
-                    memory.kept += taken as u64 / IN_MEMORY;
+                    memory.weight += taken as u64 / IN_MEMORY;
                     after = event.number;
                     shown.push(event);
                 }
@@ -291,11 +291,11 @@ impl Owned<'_> {
         (memory, most): (&mut PageMemory, usize),
     ) -> Result<Vec<ShownEvent>> {
         let tree = self.owner.tree;
-        let (mut contents, looked_at) = self
+        let (mut contents, count) = self
             .service
             .event_messages(read, self.thread, &rows, (memory, most))
             .await?;
-        rows.truncate(looked_at);
+        rows.truncate(count);
         let names = BranchNames::of(read, tree, &rows).await?;
         let mut shown = Vec::with_capacity(rows.len());
         for row in rows {

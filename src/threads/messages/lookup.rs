@@ -28,13 +28,13 @@ pub(crate) struct PageMemory {
     /// Without it none is counted.
     memory: Option<ReadMemory>,
     /// What the page has weighs so much.
-    pub kept: u64,
+    pub weight: u64,
 }
 
 impl PageMemory {
     /// That of a page which has nothing yet.
     pub fn new(memory: Option<ReadMemory>) -> Self {
-        Self { memory, kept: 0 }
+        Self { memory, weight: 0 }
     }
 
     /// Takes memory for what is about to be read and weighs at most so much.
@@ -43,7 +43,7 @@ impl PageMemory {
     /// There is not enough.
     pub fn begin(&self, weight: u64) -> Result<()> {
         let memory = self.memory.as_ref();
-        if memory.is_none_or(|memory| memory.resize(self.kept.saturating_add(weight))) {
+        if memory.is_none_or(|memory| memory.resize(self.weight.saturating_add(weight))) {
             Ok(())
         } else {
             Err(tree::Error::no_memory().into())
@@ -105,8 +105,8 @@ impl MessageLookup<'_> {
         page.begin(BATCH_BYTES)?;
         self.load(at).await?;
         let found = self.states.get(&at).into_iter().flatten();
-        let kept: usize = found.map(|(_, message)| message.memory()).sum();
-        page.kept += kept as u64 / IN_MEMORY;
+        let found: usize = found.map(|(_, message)| message.memory()).sum();
+        page.weight += found as u64 / IN_MEMORY;
         page.begin(0)
     }
 }
@@ -182,7 +182,7 @@ impl Service {
             let at = event.checkpoint.or_else(|| first(&nodes, event));
             let Some(at) = at else {
                 if let Some(message) = self.queued(read, thread, event).await? {
-                    page.kept += message.memory() as u64 / IN_MEMORY;
+                    page.weight += message.memory() as u64 / IN_MEMORY;
                     page.begin(0)?;
                     bytes += message.rough_size();
                     found.insert(event.number, message);
