@@ -3,6 +3,7 @@
 pub mod embed;
 pub mod field;
 pub mod filter;
+pub mod memory;
 pub mod namespace;
 pub mod rank;
 pub mod search;

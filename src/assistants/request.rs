@@ -35,5 +35,36 @@ pub struct Filter {
     pub viewer: Option<Arc<str>>,
 }
 
+/// What is read of what clients put into assistants; all else of that is as if they had none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Columns {
+    /// The metadata.
+    pub metadata: bool,
+    /// The config.
+    pub config: bool,
+    /// The context.
+    pub context: bool,
+}
+
+impl Columns {
+    /// Nothing.
+    pub const NONE: Self = Self {
+        metadata: false,
+        config: false,
+        context: false,
+    };
+}
+
+impl Default for Columns {
+    /// Everything.
+    fn default() -> Self {
+        Self {
+            metadata: true,
+            config: true,
+            context: true,
+        }
+    }
+}
+
 /// A page of assistants.
 pub type Search = Sorted<Filter, SortBy>;

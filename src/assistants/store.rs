@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{
     content::{Change, Content, Limits},
-    request::{Filter, Search},
+    request::{Columns, Filter, Search},
 };
 use crate::{checkpoint, id::AssistantId, time::Timestamp, tree::metadata, value::Map};
 
@@ -158,18 +158,21 @@ pub trait Store: Send + Sync + 'static {
         versions: Vec<i32>,
     ) -> Result<Vec<VersionRow>, checkpoint::Error>;
 
-    /// A page of assistants: which ones, and how many bytes each has.
+    /// A page of assistants: which ones, and how many bytes each has in these columns.
     async fn search_assistants(
         &self,
         search: Search,
+        columns: Columns,
     ) -> Result<Vec<(AssistantId, u64)>, checkpoint::Error>;
 
-    /// Assistants that a viewer sees, of these graphs, in any order. One that is not there is left out.
+    /// Assistants that a viewer sees, of these graphs, with these columns, in any order. One that is not there is
+    /// left out.
     async fn assistants(
         &self,
         ids: Vec<AssistantId>,
         viewer: Option<Arc<str>>,
         graphs: Arc<[Arc<str>]>,
+        columns: Columns,
     ) -> Result<Vec<AssistantRow>, checkpoint::Error>;
 
     /// How many assistants there are.

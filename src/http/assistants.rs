@@ -14,7 +14,7 @@ use super::{
 use crate::{
     assistants::{
         self, Change,
-        request::{Filter, Search, SortBy},
+        request::{Columns, Filter, Search, SortBy},
         store::VersionQuery,
     },
     id::AssistantId,
@@ -44,28 +44,40 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
         sort_by: fields.word("sort_by", SortBy::ALL)?.unwrap_or_default(),
         ascending: fields.word("sort_order", ORDERS)?.unwrap_or(false),
     };
-    let mut found = call.assistants().search(search).await?;
+    let reads = |name| {
+        select
+            .as_ref()
+            .is_none_or(|columns| columns.contains(&name))
+    };
+    let columns = Columns {
+        metadata: reads("metadata"),
+        config: reads("config"),
+        context: reads("context"),
+    };
+    let mut found = call.assistants().search(search, columns).await?;
     let more = found.len() > limit;
     found.truncate(limit);
     let count = found.len();
-    let rows = shown(call.assistants().clone(), call.viewer(), found).map(move |mut row| {
+    let rows = shown(call.assistants().clone(), call.viewer(), found, columns);
+    let rows = rows.map(move |mut row| {
         page::retain(std::slice::from_mut(&mut row), select.as_deref());
         row
     });
-    let mut response = rows::respond(&call, rows, None).await?;
+    let mut response = rows::respond(&call, rows, Some("config, context and metadata")).await?;
     page::mark(&mut response, more, offset.saturating_add(count));
     Ok(response)
 }
 
-/// Assistants in the form clients see, of which it is known how many bytes each has.
+/// Assistants in the form clients see, with these columns, of which it is known how many bytes each has.
 pub(super) fn shown(
     assistants: assistants::Service,
     viewer: Option<Arc<str>>,
     found: Vec<(AssistantId, u64)>,
+    columns: Columns,
 ) -> Listing<Value, assistants::Error> {
     Listing::in_batches(found, move |ids| {
         let (assistants, viewer) = (assistants.clone(), viewer.clone());
-        async move { assistants.shown(viewer, ids).await }
+        async move { assistants.shown(viewer, ids, columns).await }
     })
 }
 

@@ -45,9 +45,6 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
         inherited,
     };
     let page = call.threads().events(thread, range).await?;
-    let payloads = page.events.iter().flat_map(|event| event.payload.values());
-    let bytes: usize = payloads.map(Value::rough_size).sum();
-    call.reserve_response(bytes as u64)?;
     let events = page.events.iter().map(to_value);
     let response = Map::from([
         ("events", Value::list(events.collect())),

@@ -156,7 +156,8 @@ pub(super) async fn cancel_many(mut call: Call) -> Result<Response<Body>, Error>
 /// `POST /runs/batch`
 pub(super) async fn create_batch(mut call: Call) -> Result<Response<Body>, Error> {
     let requests = parse::batch(&mut call).await?;
-    let runs = call.runs().create_batch(requests).await?;
+    let memory = call.read_memory();
+    let runs = call.runs().create_batch(requests, &memory).await?;
     let shown = |run| {
         // As at the creation of one.
         let status = Status::Pending;

@@ -31,6 +31,7 @@ pub mod router;
 pub mod rows;
 pub mod slots;
 pub mod sse;
+pub mod unread;
 pub mod weigh;
 pub mod withdrawal;
 

@@ -1,6 +1,6 @@
 //! Items of long-term memory: stored, read, deleted, searched, and listed by namespace.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use hyper::{Response, StatusCode};
 
@@ -10,10 +10,12 @@ use super::{
     server::{Body, Call, Error, body},
 };
 use crate::{
+    runs::listing::IN_MEMORY,
     store::{
         self, Index, Item, ItemQuery, Namespace, NamespaceQuery,
         field::Field,
         filter::Filter,
+        memory::ItemMemory,
         namespace::{LABELS_MAX, Refused},
     },
     value::{Map, Value},
@@ -98,9 +100,13 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
         limit,
         offset,
         refresh: fields.flag("refresh_ttl")?.unwrap_or(true),
+        memory: Some(Arc::new(call.read_memory())),
     };
     let found = call.items().search(&call.principal(), query).await?;
-    call.reserve_values(found.iter().map(|item| &item.value))?;
+    let taken: usize = found.iter().map(|item| item.value.memory()).sum();
+    if !call.read_memory().resize(taken as u64 / IN_MEMORY) {
+        return Err(store::Error::NoMemory.into());
+    }
     let items = found.into_iter().map(|item| {
         let score = item.score.map(|score| Value::from(f64::from(score)));
         let mut map = shown(item);
@@ -206,6 +212,7 @@ impl From<store::Error> for Error {
             E::TooMuchToReturn { .. } => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
             }
+            E::NoMemory => Self::unavailable(error.to_string()),
             E::Embedding(_) => {
                 tracing::warn!(%error, "an item could not be embedded");
                 Self::unavailable("The embedding model failed. Try again later.")

@@ -2,6 +2,7 @@
 
 mod connections;
 mod crons;
+mod lookups;
 mod requests;
 mod server;
 mod sockets;

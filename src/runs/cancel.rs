@@ -132,7 +132,7 @@ impl Service {
             return Ok(false);
         };
         let runs = &self.shared.parts.runs;
-        let row = runs.run(thread, run).await?;
+        let row = runs.run_without_request(thread, run).await?;
         let ended = match action {
             CancelAction::Interrupt => {
                 let error = Undo::reason("UserInterrupt", reason);
@@ -177,7 +177,7 @@ impl Service {
                 // It may have stopped by itself in this moment.
                 ended
                     || was_open
-                        && matches!(runs.run(thread, run).await?,
+                        && matches!(runs.run_without_request(thread, run).await?,
                             Some(row) if row.status == Status::Interrupted)
             }
             CancelAction::Rollback => {

@@ -389,9 +389,10 @@ impl Service {
             if open.branch.or(row.active_branch) != branch {
                 continue;
             }
-            let run = parts.runs.run(thread, open.id).await?;
-            let kwargs = run.and_then(|run| Kwargs::from_value(&run.kwargs).ok());
-            if kwargs.is_some_and(|kwargs| kwargs.resumes()) {
+            let resumes = self
+                .shared
+                .of_request(thread, open.id, |_, kwargs| kwargs.resumes());
+            if resumes.await?.unwrap_or(false) {
                 return Err(tree::Error::conflict(
                     "head_conflict",
                     "Another answer is being given here: wait for its run and look at the state",

@@ -15,11 +15,13 @@ use super::{
     active::{ActiveRuns, ChangedElsewhere},
     observe::{LastRead, Probe},
     request::Target,
-    shared::{AccessWatch, memory::ReadMemory},
+    shared::{
+        AccessWatch,
+        memory::{ReadMemory, States},
+    },
     worker::Freed,
 };
 use crate::{
-    budget::Budget,
     contention::Patience,
     engine::{self, node_cache::Results},
     id::{RunId, ThreadId},
@@ -197,9 +199,9 @@ impl Service {
         self.inner.options.sweep_interval
     }
 
-    /// Memory for large states of runs, and for responses that are being made.
-    pub fn memory(&self) -> &Arc<Budget> {
-        self.shared.states.budget()
+    /// Memory for large states and requests of runs, and for responses that are being made.
+    pub fn states(&self) -> &States {
+        &self.shared.states
     }
 
     /// Lets the worker read the queue: on any thread a run may have become free to start.
@@ -365,6 +367,18 @@ impl Service {
         memory: &ReadMemory,
     ) -> Result<Option<Run>, Error> {
         self.authorize(access, run.thread).await?;
+        self.read_run(run, memory).await
+    }
+
+    /// One run that a response shows; `memory` is reserved before its request is read.
+    ///
+    /// # Errors
+    /// There is no memory, or the storage failed.
+    pub(super) async fn read_run(
+        &self,
+        run: Target,
+        memory: &ReadMemory,
+    ) -> Result<Option<Run>, Error> {
         let runs = &self.shared.parts.runs;
         let Some(weight) = runs.run_weight(run.thread, run.run).await? else {
             return Ok(None);
@@ -397,14 +411,6 @@ impl Service {
     /// A run, once this process knows of it: see [`ActiveRuns::awaited`].
     pub(super) fn awaited(&self, run: Target) -> oneshot::Receiver<RunHandle> {
         self.inner.active.lock().awaited(run.thread, run.run)
-    }
-
-    /// One run.
-    ///
-    /// # Errors
-    /// The storage failed.
-    pub async fn find_run(&self, thread: ThreadId, run: RunId) -> Result<Option<Run>, Error> {
-        Ok(self.shared.parts.runs.run(thread, run).await?)
     }
 
     /// Runs of a thread, newest first; without their requests and metadata if those are not

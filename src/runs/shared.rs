@@ -7,6 +7,7 @@ pub mod hints;
 pub mod memory;
 mod notify;
 mod parts;
+mod requests;
 mod watches;
 mod withdrawals;
 

@@ -38,7 +38,7 @@ pub(super) mod types {
     pub(crate) use crate::{
         assistants::{
             Change, Limits,
-            request::{Filter, Search as AssistantSearch},
+            request::{Columns, Filter, Search as AssistantSearch},
             store::{
                 AssistantRow, ChangedAssistant, CreatedAssistant, NewAssistant, Subject,
                 VersionQuery, VersionRow,
@@ -159,6 +159,7 @@ macro_rules! tree_reads {
             outline::own_nodes(tree: TreeId, thread: ThreadId, after: i32, limit: usize) -> Vec<MessageNode>;
 
             events::events(tree: TreeId, thread: ThreadId, after: i64, limit: usize) -> Vec<ThreadEvent>;
+            events::event_weights(tree: TreeId, thread: ThreadId, after: i64, limit: usize) -> Vec<(i64, u64)>;
             events::naming_events(tree: TreeId, [&] branches: Vec<BranchId>) -> Vec<ThreadEvent>;
 
             members::members(tree: TreeId) -> Members;
@@ -321,8 +322,8 @@ macro_rules! assistant_operations {
             write assistants::delete_assistant([&] subject: Subject) -> ChangedAssistant;
             read assistants::assistant_versions([&] subject: Subject, [&] query: VersionQuery) -> Option<Vec<(i32, u64)>>;
             read assistants::versions([&] subject: Subject, [&] versions: Vec<i32>) -> Vec<VersionRow>;
-            read assistants::search_assistants([&] search: AssistantSearch) -> Vec<(AssistantId, u64)>;
-            read assistants::assistants([&] ids: Vec<AssistantId>, [&] viewer: Option<Arc<str>>, [&] graphs: Arc<[Arc<str>]>) -> Vec<AssistantRow>;
+            read assistants::search_assistants([&] search: AssistantSearch, columns: Columns) -> Vec<(AssistantId, u64)>;
+            read assistants::assistants([&] ids: Vec<AssistantId>, [&] viewer: Option<Arc<str>>, [&] graphs: Arc<[Arc<str>]>, columns: Columns) -> Vec<AssistantRow>;
             read assistants::count_assistants([&] filter: Filter) -> u64;
         }}
     };

@@ -4,6 +4,7 @@ use std::{cmp::Ordering, sync::Arc};
 
 use super::{
     filter::Filter,
+    memory::{self, BATCH, SearchMemory},
     namespace::{Namespace, Range},
 };
 use crate::value::Value;
@@ -29,7 +30,24 @@ pub struct Nearest {
     pub scan_bytes: usize,
     /// Most bytes of values that are returned.
     pub page_bytes: usize,
+    /// What takes memory for them.
+    pub memory: SearchMemory,
 }
+
+impl Nearest {
+    /// How many vectors weigh no more than what is read at once.
+    pub fn batch(&self) -> usize {
+        (BATCH / (size_of::<f32>() * self.vector.len()).max(1)).clamp(1, VECTORS)
+    }
+
+    /// Takes memory for values that weigh so much; false when there is none.
+    pub fn reserve(&self, weight: usize) -> bool {
+        memory::reserve(&self.memory, weight)
+    }
+}
+
+/// Most vectors that are read at once.
+const VECTORS: usize = 1000;
 
 /// The name of an item.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +80,8 @@ pub struct Ranking<'a> {
     /// The item of the last vector, with its best score; `None` where it does not pass.
     current: Option<(Name, Option<f32>)>,
     best: Vec<Scored>,
+    /// Bytes of the names of these.
+    name_bytes: usize,
 }
 
 impl<'a> Ranking<'a> {
@@ -73,6 +93,7 @@ impl<'a> Ranking<'a> {
             read: 0,
             current: None,
             best: vec![],
+            name_bytes: 0,
         }
     }
 
@@ -81,6 +102,11 @@ impl<'a> Ranking<'a> {
         self.rows += 1;
         self.read = self.read.saturating_add(bytes);
         self.rows <= self.search.scan_rows && self.read <= self.search.scan_bytes
+    }
+
+    /// Takes memory for what is about to be read, which weighs at most so much; false when there is none.
+    pub fn reserve(&self, weight: usize) -> bool {
+        self.search.reserve(self.name_bytes.saturating_add(weight))
     }
 
     /// Whether values have to be looked at.
@@ -117,6 +143,7 @@ impl<'a> Ranking<'a> {
         if let Some((name, Some(score))) = self.current.take()
             && score.is_finite()
         {
+            self.name_bytes += name.bytes();
             self.best.push(Scored { name, score });
         }
         let wanted = self.search.offset.saturating_add(self.search.limit);
@@ -128,6 +155,7 @@ impl<'a> Ranking<'a> {
     fn cut(&mut self, wanted: usize) {
         self.best.sort_unstable_by(better_first);
         self.best.truncate(wanted);
+        self.name_bytes = self.best.iter().map(|scored| scored.name.bytes()).sum();
     }
 
     /// The names of the page, the nearest first, with their scores.
@@ -173,6 +201,7 @@ mod tests {
             scan_rows: 10_000,
             scan_bytes: 1 << 20,
             page_bytes: 1 << 20,
+            memory: None,
         }
     }
 

@@ -3,6 +3,7 @@
 use super::{
     Item,
     filter::Filter,
+    memory::{self, SearchMemory},
     namespace::{Namespace, Range},
 };
 
@@ -23,6 +24,8 @@ pub struct Search {
     pub scan_bytes: usize,
     /// Most bytes of values that are returned.
     pub page_bytes: usize,
+    /// What takes memory for them.
+    pub memory: SearchMemory,
 }
 
 /// What a search has found.
@@ -34,6 +37,8 @@ pub enum Found {
     TooMuchToRead,
     /// The page would have more bytes than it may.
     TooMuchToReturn,
+    /// There is not enough memory for it now.
+    NoMemory,
 }
 
 /// What to do with the next item of a search.
@@ -54,6 +59,8 @@ pub struct Scan<'a> {
     rows: usize,
     read: usize,
     returned: usize,
+    /// What is read together weighs at most so much.
+    batch: usize,
     skip: usize,
     items: Vec<Item>,
     exceeded: Option<Found>,
@@ -67,6 +74,7 @@ impl<'a> Scan<'a> {
             rows: 0,
             read: 0,
             returned: 0,
+            batch: 0,
             skip: search.offset,
             items: Vec::new(),
             exceeded: None,
@@ -87,6 +95,23 @@ impl<'a> Scan<'a> {
         self.exceeded.is_some() || self.items.len() >= self.search.limit
     }
 
+    /// Takes memory for items that a storage is about to read together, which weigh at most so much; false when the
+    /// search is over because there is none.
+    pub fn begin_batch(&mut self, weight: usize) -> bool {
+        self.batch = weight;
+        self.reserve(weight)
+    }
+
+    /// Takes memory for those that are returned, and for what is read beside them.
+    fn reserve(&mut self, weight: usize) -> bool {
+        let is_reserved =
+            memory::reserve(&self.search.memory, self.returned.saturating_add(weight));
+        if !is_reserved {
+            self.exceeded = Some(Found::NoMemory);
+        }
+        is_reserved
+    }
+
     /// What to do with the next item, whose value weighs so much.
     pub fn next(&mut self, weight: usize) -> Next {
         if self.is_over() {
@@ -104,8 +129,10 @@ impl<'a> Scan<'a> {
         if is_unread {
             self.skip -= 1;
             Next::Skip
-        } else {
+        } else if self.reserve(weight.max(self.batch)) {
             Next::Read
+        } else {
+            Next::Stop
         }
     }
 

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Embedder, Index, Item, Put, Store,
     filter::Filter,
+    memory::SearchMemory,
     namespace::{self, Namespace, Refused, outermost, owner_of, ranges},
     rank::Nearest,
     search::{Found, Listing, Search},
@@ -93,6 +94,9 @@ pub enum Error {
         /// How many are allowed.
         limit: usize,
     },
+    /// There is not enough memory for the page now.
+    #[error("too many items of long-term memory are being read: try again later")]
+    NoMemory,
     /// The item has too many texts to embed.
     #[error("at most {most} texts of an item are embedded: name fewer in `index`")]
     TooManyTexts {
@@ -123,6 +127,8 @@ pub struct ItemQuery {
     pub offset: usize,
     /// Whether their time to live begins anew.
     pub refresh: bool,
+    /// What takes memory for them.
+    pub memory: SearchMemory,
 }
 
 /// A page of namespaces, as a client requests it.
@@ -332,6 +338,7 @@ impl Service {
                     scan_rows: limits.scan_rows,
                     scan_bytes: limits.scan_bytes,
                     page_bytes: limits.page_bytes,
+                    memory: query.memory,
                 };
                 self.inner.store.nearest_items(search).await?
             }
@@ -344,6 +351,7 @@ impl Service {
                     scan_rows: limits.scan_rows,
                     scan_bytes: limits.scan_bytes,
                     page_bytes: limits.page_bytes,
+                    memory: query.memory,
                 };
                 self.inner.store.search_items(search).await?
             }
@@ -358,6 +366,7 @@ impl Service {
                 let limit = limits.page_bytes;
                 return Err(Error::TooMuchToReturn { limit });
             }
+            Found::NoMemory => return Err(Error::NoMemory),
         };
         if query.refresh {
             self.refresh(&items).await?;
@@ -443,6 +452,8 @@ impl Items for Memory {
             limit,
             offset: 0,
             refresh: true,
+            // What a node has is its own.
+            memory: None,
         };
         let found = self.service.search(&self.owner, query).await?;
         let found = found.into_iter().map(|item| FoundItem {

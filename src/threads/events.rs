@@ -4,10 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::mpsc;
 
-use super::{Error, Result, Service};
+use super::{Error, Result, Service, messages::lookup::PageMemory};
 use crate::{
     contention::shares::in_this_name,
     id::{EventId, ThreadId},
+    runs::{
+        listing::{BATCH_BYTES, IN_MEMORY},
+        shared::memory::ResponseMemory,
+    },
     time::Timestamp,
     tree::{
         self, Read, event,
@@ -70,7 +74,7 @@ pub struct Page {
     pub next: Option<i64>,
 }
 
-/// Events that are read at once: their content is read with them.
+/// Events that are read at once, at the most: their content is read with them.
 const BATCH: usize = 100;
 
 /// Bytes of events that are read at once for a stream.
@@ -83,13 +87,14 @@ impl Service {
     /// Events of a thread.
     ///
     /// # Errors
-    /// 404: no such thread, or the storage failed.
+    /// 404: no such thread; there is no memory for them; or the storage failed.
     pub async fn events(&self, id: ThreadId, range: Range) -> Result<Page> {
         let (mut reader, thread) = self.reader(id).await?;
         let read = &mut *reader;
         let mut shown = Vec::new();
         let mut next = None;
         let mut left = range.bytes;
+        let mut memory = PageMemory::new(self.memory.clone());
         'stretches: for (owner, low, high) in stretches(read, &thread, range).await? {
             let owned = Owned {
                 service: self,
@@ -98,35 +103,51 @@ impl Service {
             };
             let mut after = low.max(range.after);
             loop {
-                let wanted = range.limit - shown.len();
-                let batch = wanted.min(BATCH);
+                let batch = (range.limit - shown.len()).min(BATCH);
                 // One more shows whether there are more.
-                let mut rows = read.events(owner.tree, owner.id, after, batch + 1).await?;
+                let weights = read
+                    .event_weights(owner.tree, owner.id, after, batch + 1)
+                    .await?;
+                let (count, weight) = first(&weights, batch.max(1));
+                memory.begin(weight)?;
+                let mut rows = read.events(owner.tree, owner.id, after, count).await?;
                 rows.retain(|event| event.number <= high);
-                let more = rows.len() > batch;
-                rows.truncate(batch);
-                if more && batch == wanted {
-                    next = shown.last().map(|shown: &ShownEvent| shown.number);
-                    next = rows.last().map(|event| event.number).or(next);
+                if rows.is_empty() {
+                    break;
                 }
-                after = rows.last().map_or(after, |event| event.number);
-                for event in owned.show(read, rows).await? {
+                if batch == 0 {
+                    next = shown.last().map(|shown: &ShownEvent| shown.number);
+                    break 'stretches;
+                }
+                let shown_weight = memory.weight;
+                memory.weight += weight;
+                let events = owned.show(read, rows, (&mut memory, left)).await?;
+                memory.weight = shown_weight;
+                for event in events {
                     let bytes = event.payload.values().map(Value::rough_size).sum();
                     if left < bytes && !shown.is_empty() {
                         next = shown.last().map(|shown: &ShownEvent| shown.number);
                         break 'stretches;
                     }
                     left = left.saturating_sub(bytes);
+                    let taken: usize = event.payload.values().map(Value::memory).sum();
+                    memory.weight += taken as u64 / IN_MEMORY;
+                    after = event.number;
                     shown.push(event);
                 }
-                if next.is_some() {
-                    break 'stretches;
-                }
-                if !more {
+                memory.begin(0)?;
+                let known = weights.last().map_or(0, |(number, _)| *number);
+                if known <= after {
                     break;
+                }
+                if shown.len() == range.limit && known <= high {
+                    next = Some(after);
+                    break 'stretches;
                 }
             }
         }
+        // What the last batch would have had is free.
+        memory.begin(0)?;
         Ok(Page {
             events: shown,
             next,
@@ -146,7 +167,12 @@ impl Service {
     ) -> Result<mpsc::Receiver<ShownEvent>> {
         self.reader(id).await?;
         let (sender, receiver) = mpsc::channel(BUFFER);
-        let service = self.clone();
+        let reserved = Arc::<ResponseMemory>::default();
+        let memory = self.memory.as_ref().map(|memory| memory.of_part(&reserved));
+        let service = Self {
+            memory,
+            ..self.clone()
+        };
         let mut watch = self.shared.notifier.watch(id);
         // It polls for as long as its reader likes, on behalf of whoever asked for it.
         tokio::spawn(in_this_name(async move {
@@ -159,6 +185,13 @@ impl Service {
                 };
                 let page = match service.events(id, range).await {
                     Ok(page) => page,
+                    Err(Error::Tree(error)) if error.is_for_memory() => {
+                        // Later there is more.
+                        tokio::select! {
+                            () = sender.closed() => return,
+                            () = tokio::time::sleep(POLL) => continue,
+                        }
+                    }
                     Err(Error::Storage(error) | Error::Tree(tree::Error::Storage(error))) => {
                         tracing::warn!(%error, thread = %id, "events could not be read");
                         Page {
@@ -181,6 +214,13 @@ impl Service {
                     if sender.send(event).await.is_err() {
                         return;
                     }
+                }
+                if reserved.lock().is_some() {
+                    // Large ones count until their reader has them.
+                    if sender.reserve_many(BUFFER).await.is_err() {
+                        return;
+                    }
+                    *reserved.lock() = None;
                 }
                 if more {
                     continue;
@@ -222,6 +262,19 @@ async fn stretches(read: &mut dyn Read, thread: &ThreadRow, range: Range) -> Res
     Ok(found)
 }
 
+/// How many of the first rows are read together, at most so many, and what they weigh: one alone may weigh anything.
+fn first(weights: &[(i64, u64)], most: usize) -> (usize, u64) {
+    let (mut count, mut sum) = (0, 0_u64);
+    for (_, weight) in weights.iter().take(most) {
+        let with = sum.saturating_add(*weight);
+        if count > 0 && with > BATCH_BYTES {
+            break;
+        }
+        (count, sum) = (count + 1, with);
+    }
+    (count, sum)
+}
+
 /// Events of one thread on their way to a reader of another one, which may be a fork of it.
 struct Owned<'a> {
     service: &'a Service,
@@ -230,12 +283,19 @@ struct Owned<'a> {
 }
 
 impl Owned<'_> {
-    async fn show(&self, read: &mut dyn Read, rows: Vec<ThreadEvent>) -> Result<Vec<ShownEvent>> {
+    /// The events as clients see them; those behind content of more than `most` bytes are left out.
+    async fn show(
+        &self,
+        read: &mut dyn Read,
+        mut rows: Vec<ThreadEvent>,
+        (memory, most): (&mut PageMemory, usize),
+    ) -> Result<Vec<ShownEvent>> {
         let tree = self.owner.tree;
-        let mut contents = self
+        let (mut contents, count) = self
             .service
-            .event_messages(read, self.thread, &rows)
+            .event_messages(read, self.thread, &rows, (memory, most))
             .await?;
+        rows.truncate(count);
         let names = BranchNames::of(read, tree, &rows).await?;
         let mut shown = Vec::with_capacity(rows.len());
         for row in rows {

@@ -6,7 +6,7 @@ use std::{collections::HashSet, time::Duration};
 use futures::FutureExt;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::{Error, Result, Service};
+use super::{Error, Result, Service, messages::lookup::PageMemory};
 use crate::{
     id::ThreadId,
     tree::{
@@ -157,7 +157,11 @@ impl Service {
             return Ok(true);
         };
         let newest = since_newest_message(&events);
-        let messages = self.event_messages(read.as_mut(), &thread, newest).await?;
+        // Derived tables do not depend on what a client may have.
+        let mut page = PageMemory::new(None);
+        let (messages, _) = self
+            .event_messages(read.as_mut(), &thread, newest, (&mut page, usize::MAX))
+            .await?;
         let head = progress.head.as_ref();
         steps.push(ProjectionStep {
             tree: progress.tree,

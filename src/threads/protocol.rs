@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use futures::FutureExt;
+use futures::{FutureExt, TryFutureExt};
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{
@@ -20,11 +20,7 @@ use super::{
 };
 use crate::{
     id::{RunId, ThreadId},
-    runs::{
-        Run, Status,
-        request::{Assistant, Kwargs},
-        shared::AccessWatch,
-    },
+    runs::{self, Status, request::Assistant, shared::AccessWatch},
     stream::{
         Position, Subject, ThreadFrame, Watched,
         protocol::{Channels, End, Event, Output, Recorded, RunEvents, RunFacts},
@@ -272,22 +268,31 @@ impl ThreadEvents {
     }
 
     async fn facts(&self, run: RunId) -> RunFacts {
-        let row = self.row(run).await;
-        let kwargs = row.and_then(|row| Kwargs::from_value(&row.kwargs).ok());
-        let graph = kwargs.as_ref().and_then(|kwargs| {
-            let name = kwargs.configurable("graph_id")?;
-            name.as_str().map(Arc::from)
-        });
+        let facts = || {
+            let of = self
+                .service
+                .shared
+                .of_request(self.thread, run, |_, kwargs| {
+                    let name = kwargs.configurable("graph_id").and_then(Value::as_str);
+                    (name.map(Arc::from), kwargs.event_streaming)
+                });
+            of.map_err(runs::Error::from)
+        };
+        let (graph, is_protocol) = match self.read(run, facts).await {
+            Some((graph, is_protocol)) => (graph, is_protocol),
+            // Of a run that was undone nothing else is known.
+            None => (None, true),
+        };
         RunFacts {
             run,
             graph: graph.unwrap_or_default(),
-            // Of a run that was undone nothing else is known.
-            is_protocol: kwargs.is_none_or(|kwargs| kwargs.event_streaming),
+            is_protocol,
         }
     }
 
     async fn end_of(&self, run: RunId) -> End {
-        match self.row(run).await {
+        let row = || self.service.runs.find_row(self.thread, run);
+        match self.read(run, row).await {
             Some(row) => match row.status {
                 Status::Error | Status::Timeout => {
                     let message = row.failure().and_then(|failure| failure.get("message"));
@@ -301,11 +306,15 @@ impl ThreadEvents {
         }
     }
 
-    /// The row of a run; `None` if it was deleted.
-    async fn row(&self, run: RunId) -> Option<Run> {
+    /// What `read` finds of a run; `None` if it was deleted.
+    async fn read<T, F: Future<Output = Result<Option<T>, runs::Error>>>(
+        &self,
+        run: RunId,
+        read: impl Fn() -> F,
+    ) -> Option<T> {
         loop {
-            match self.service.runs.find_run(self.thread, run).await {
-                Ok(row) => return row,
+            match read().await {
+                Ok(found) => return found,
                 // Without it the events would not be those of the next reader.
                 Err(error) => {
                     tracing::warn!(%error, %run, "a run could not be read for its events");

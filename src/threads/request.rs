@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-pub use crate::tree::search::{ForkMode, SortBy, ThreadStatus};
+pub use crate::tree::search::{Columns, ForkMode, SortBy, ThreadStatus};
 use crate::{
     id::{CheckpointId, ThreadId},
     tree::{self, ttl::Ttl},
@@ -102,8 +102,19 @@ pub struct Search {
     pub sort_by: SortBy,
     /// Smallest first.
     pub ascending: bool,
-    /// The response shows values or interrupts; without them they are not read.
+    /// The response shows values; without these and the interrupts neither are read.
     pub with_values: bool,
+    /// The response shows interrupts.
+    pub with_interrupts: bool,
+    /// What else is read of the threads.
+    pub columns: Columns,
+}
+
+impl Search {
+    /// Whether the head of a thread is read; one on which no node waits has no interrupts.
+    pub fn shows_head(&self, thread: &tree::Thread) -> bool {
+        self.with_values || self.with_interrupts && thread.outcome != tree::Outcome::Idle
+    }
 }
 
 /// A page of a thread's history.

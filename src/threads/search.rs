@@ -17,7 +17,7 @@ use crate::{
         Thread,
         load::{StateMemory, Weighed},
         read::head::Head,
-        search::{self, Listed, Room, ThreadPage},
+        search::{self, Columns, Listed, Room, ThreadPage},
     },
     value::{Map, Value, contains_map},
 };
@@ -40,6 +40,8 @@ pub struct FoundThreads {
     rows: u64,
     heads: u64,
     room: Room,
+    /// What is read of the rows.
+    columns: Columns,
 }
 
 struct Found {
@@ -87,9 +89,10 @@ impl FoundThreads {
             at_once: self.rows + self.heads + largest,
             items: Box::pin(async_stream::try_stream! {
                 let tries = Tries::default();
+                let columns = self.columns;
                 for found in self.found {
                     // One that was deleted meanwhile is left out.
-                    if let Some(view) = service.found_view(found, &tries).await? {
+                    if let Some(view) = service.found_view(found, columns, &tries).await? {
                         yield view;
                     }
                 }
@@ -112,17 +115,22 @@ impl Service {
             limit: search.limit,
             offset: search.offset,
             after: None,
+            columns: search.columns,
         };
-        let mut found = FoundThreads::default();
+        let mut found = FoundThreads {
+            columns: search.columns,
+            ..FoundThreads::default()
+        };
         if search.filter.values.is_empty() {
             for row in self.rows(page).await? {
                 let room = BATCH_BYTES.saturating_sub(found.heads);
-                found.push(self.measure_head(row, search.with_values, room).await?);
+                let is_shown = search.shows_head(&row.thread);
+                found.push(self.measure_head(row, is_shown, room).await?);
             }
             return Ok(found);
         }
         let mut skip = search.offset;
-        (page.limit, page.offset) = (BATCH, 0);
+        (page.limit, page.offset, page.columns.graph) = (BATCH, 0, true);
         let read = self.each_with_values(page, &search.filter.values, |one| {
             if skip > 0 {
                 skip -= 1;
@@ -154,7 +162,7 @@ impl Service {
                 _ => is_last = true,
             }
             for row in rows {
-                let Some(row) = self.whole(row).await? else {
+                let Some(row) = self.whole(row, page.columns).await? else {
                     continue;
                 };
                 let found = self.measure_head(row, true, room).await?;
@@ -193,6 +201,11 @@ impl Service {
             limit: BATCH,
             offset: 0,
             after: None,
+            // Nothing else is looked at.
+            columns: Columns {
+                graph: true,
+                ..Columns::NONE
+            },
         };
         let mut count = 0;
         let read = self.each_with_values(page, &filter.values, |_| {
@@ -267,26 +280,31 @@ impl Service {
         ))
     }
 
-    /// A thread with its metadata and its config; `None` if it was deleted meanwhile.
-    async fn whole(&self, listed: Listed) -> Result<Option<Listed>> {
+    /// A thread with what these columns have of its metadata and its config; `None` if it was deleted meanwhile.
+    async fn whole(&self, listed: Listed, columns: Columns) -> Result<Option<Listed>> {
         if listed.is_whole {
             return Ok(Some(listed));
         }
-        let thread = self.shared.parts.tree.thread(listed.thread.id).await?;
-        // All else is as it was when the threads were listed, since the head is.
-        Ok(thread.map(
-            |Thread {
-                 metadata, config, ..
-             }| Listed {
-                thread: Thread {
-                    metadata,
-                    config,
-                    ..listed.thread
-                },
-                is_whole: true,
-                ..listed
+        let page = ThreadPage {
+            filter: search::ThreadFilter {
+                ids: Some(vec![listed.thread.id]),
+                ..search::ThreadFilter::default()
             },
-        ))
+            limit: 1,
+            columns,
+            ..ThreadPage::default()
+        };
+        let found = self.shared.parts.tree.search(page).await?.pop();
+        // All else is as it was when the threads were listed, since the head is.
+        Ok(found.map(|found| Listed {
+            thread: Thread {
+                metadata: found.thread.metadata,
+                config: found.thread.config,
+                ..listed.thread
+            },
+            is_whole: true,
+            ..listed
+        }))
     }
 
     /// The size of a thread's head if it is shown, and the head itself if it fits into `room`.
@@ -317,9 +335,14 @@ impl Service {
         }
     }
 
-    async fn found_view(&self, found: Found, tries: &Tries) -> Result<Option<View>> {
+    async fn found_view(
+        &self,
+        found: Found,
+        columns: Columns,
+        tries: &Tries,
+    ) -> Result<Option<View>> {
         let Found { row, head } = found;
-        let Some(row) = self.whole(row).await? else {
+        let Some(row) = self.whole(row, columns).await? else {
             return Ok(None);
         };
         let found = Found { row, head };

@@ -77,6 +77,17 @@ impl Error {
         Self::refused(ErrorKind::NoMemory, "no_memory", detail)
     }
 
+    /// Whether there was no memory for what was to be read.
+    pub fn is_for_memory(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused {
+                kind: ErrorKind::NoMemory,
+                ..
+            }
+        )
+    }
+
     /// 409 with a code.
     pub fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
         Self::refused(ErrorKind::Conflict, code, detail)

@@ -90,6 +90,41 @@ pub struct ThreadFilter {
     pub principal: Option<Arc<str>>,
 }
 
+/// What a page of threads reads of the JSON in their rows; all else of that is as if they had none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Columns {
+    /// All of the metadata.
+    pub metadata: bool,
+    /// Of the metadata at least the name of the graph, which says how values are shown.
+    pub graph: bool,
+    /// The config.
+    pub config: bool,
+    /// The error of the last run.
+    pub error: bool,
+}
+
+impl Columns {
+    /// Nothing.
+    pub const NONE: Self = Self {
+        metadata: false,
+        graph: false,
+        config: false,
+        error: false,
+    };
+}
+
+impl Default for Columns {
+    /// Everything.
+    fn default() -> Self {
+        Self {
+            metadata: true,
+            graph: true,
+            config: true,
+            error: true,
+        }
+    }
+}
+
 /// A page of threads.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadPage {
@@ -105,6 +140,8 @@ pub struct ThreadPage {
     pub offset: usize,
     /// Only those behind this one, in an order that [is one of an index](Self::is_in_order).
     pub after: Option<ThreadKey>,
+    /// What is read of them.
+    pub columns: Columns,
 }
 
 /// The key of a thread in an order by time or by id.

@@ -17,10 +17,10 @@ use crate::http2::Connection;
 use crate::locks::{Locked, locked, patient, waiting};
 
 /// What waits for the lock of [`stuck`].
-const COUNT: &str = "/assistants/count";
+pub const COUNT: &str = "/assistants/count";
 
 /// A server at which every count of assistants waits until the lock is dropped.
-fn stuck(place: &Place, setup: Setup) -> (Server, Locked) {
+pub fn stuck(place: &Place, setup: Setup) -> (Server, Locked) {
     let setup = setup.env("BACKSTITCH_READ_LIMIT", "60");
     let server = setup.env("DATABASE_URL", patient(place)).start();
     let lock = "LOCK TABLE assistants IN ACCESS EXCLUSIVE MODE";
@@ -29,7 +29,7 @@ fn stuck(place: &Place, setup: Setup) -> (Server, Locked) {
 }
 
 /// So that the tests below end before anybody who waits is refused.
-const PATIENT: (&str, &str) = ("BACKSTITCH_REQUEST_WAIT", "600");
+pub const PATIENT: (&str, &str) = ("BACKSTITCH_REQUEST_WAIT", "600");
 
 #[test]
 fn so_many_requests_of_one_connection_are_worked_on_and_the_next_waits() {

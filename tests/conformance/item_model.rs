@@ -232,6 +232,7 @@ async fn attempt(clocked: &Clocked, ops: &[Op]) -> Result<(), String> {
                     offset,
                     refresh,
                     text: None,
+                    memory: None,
                 };
                 let got = service.search(whose(who), query).await.unwrap();
                 let got: Vec<_> = got

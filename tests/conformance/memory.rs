@@ -22,6 +22,7 @@ on_both_storages!(
     names_of_any_characters_are_kept_apart,
     items_of_principals_are_kept_apart,
     a_search_reads_and_returns_no_more_than_it_may,
+    a_search_takes_memory_before_it_reads,
     many_namespaces_are_listed_by_depth,
 );
 
@@ -257,6 +258,61 @@ fn items_of_principals_are_kept_apart(place: &Place) {
         assert!(deleted.await.unwrap());
         let left = service.get(&bob, names(&["a"]), "k".to_owned(), true);
         assert!(left.await.unwrap().is_some());
+    });
+}
+
+/// Memory of which there is so much, and what was taken of it.
+#[derive(Debug)]
+struct Counted {
+    most: u64,
+    taken: parking_lot::Mutex<Vec<u64>>,
+}
+
+impl backstitch::store::memory::ItemMemory for Counted {
+    fn resize(&self, weight: u64) -> bool {
+        self.taken.lock().push(weight);
+        weight <= self.most
+    }
+}
+
+fn a_search_takes_memory_before_it_reads(place: &Place) {
+    use backstitch::store::{Error, ItemQuery, filter::Filter};
+    block_on(async {
+        let clocked = Clocked::open(place).await;
+        let service = &Service::new(clocked.store.clone(), Limits::default(), Vec::new(), None);
+        for number in 0..6 {
+            let value = value!({"text": "x".repeat(600_000).as_str()});
+            let put = service.put(local(), names(&["n"]), number.to_string(), value, NOTHING);
+            put.await.unwrap();
+        }
+        let other = value!({"other": {"$ne": 1}});
+        let other = Filter::read(other.as_map().unwrap()).unwrap();
+        for filter in [Filter::default(), other] {
+            let search = async |most| {
+                let memory = Arc::new(Counted {
+                    most,
+                    taken: Default::default(),
+                });
+                let query = ItemQuery {
+                    prefix: names(&["n"]),
+                    filter: filter.clone(),
+                    limit: 10,
+                    memory: Some(memory.clone()),
+                    ..ItemQuery::default()
+                };
+                let found = service.search(local(), query).await;
+                (found, std::mem::take(&mut *memory.taken.lock()))
+            };
+            let (found, taken) = search(u64::MAX).await;
+            assert_eq!(found.unwrap().len(), 6);
+            // As much as there is then, and what may be read beside it.
+            let most = *taken.iter().max().unwrap();
+            assert!((3_600_000..5 << 20).contains(&most), "{taken:?}");
+            assert!(taken[0] <= 1 << 20, "{taken:?}");
+            let (found, taken) = search(2_000_000).await;
+            assert!(matches!(found.unwrap_err(), Error::NoMemory));
+            assert!(taken.iter().rev().skip(1).all(|taken| *taken <= 2_000_000));
+        }
     });
 }
 

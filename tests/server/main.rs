@@ -49,6 +49,7 @@ mod restart;
 mod round_trips;
 mod run_ahead;
 mod sdk;
+mod selects;
 mod shutdown;
 mod start;
 mod stateless;

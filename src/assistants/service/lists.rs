@@ -7,7 +7,7 @@ use super::{Service, shown};
 use crate::{
     assistants::{
         Error,
-        request::{Filter, Search},
+        request::{Columns, Filter, Search},
         store::{VersionQuery, VersionRow},
     },
     id::AssistantId,
@@ -57,17 +57,22 @@ impl Service {
         Ok(filter)
     }
 
-    /// A page of assistants: which ones, and how many bytes each has.
+    /// A page of assistants: which ones, and how many bytes each has in these columns.
     ///
     /// # Errors
     /// No such graph, or the storage failed.
-    pub async fn search(&self, mut search: Search) -> Result<Vec<(AssistantId, u64)>, Error> {
+    pub async fn search(
+        &self,
+        mut search: Search,
+        columns: Columns,
+    ) -> Result<Vec<(AssistantId, u64)>, Error> {
         search.filter = self.registered(search.filter)?;
-        Ok(self.inner.store.search_assistants(search).await?)
+        let store = &self.inner.store;
+        Ok(store.search_assistants(search, columns).await?)
     }
 
-    /// Assistants in the form clients see, in the order of their ids here; those that are gone are left
-    /// out.
+    /// Assistants in the form clients see, with these columns, in the order of their ids here; those that are gone
+    /// are left out.
     ///
     /// # Errors
     /// The storage failed.
@@ -75,9 +80,11 @@ impl Service {
         &self,
         viewer: Option<Arc<str>>,
         ids: Vec<AssistantId>,
+        columns: Columns,
     ) -> Result<Vec<Value>, Error> {
         let (store, graphs) = (&self.inner.store, self.inner.names.clone());
-        let mut rows = store.assistants(ids.clone(), viewer, graphs).await?;
+        let found = store.assistants(ids.clone(), viewer, graphs, columns);
+        let mut rows = found.await?;
         rows.sort_by_cached_key(|row| ids.iter().position(|id| *id == row.id));
         Ok(rows.iter().map(shown).collect())
     }

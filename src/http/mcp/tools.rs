@@ -7,7 +7,7 @@ use futures::StreamExt;
 use crate::{
     assistants::{
         Registered,
-        request::{Filter, Search, SortBy},
+        request::{Columns, Filter, Search, SortBy},
     },
     http::{
         assistants::shown,
@@ -169,9 +169,9 @@ async fn all(call: &Call) -> Result<Vec<Tool>, Error> {
         ascending: true,
     };
     while search.offset < MOST + own {
-        let found = assistants.search(search.clone()).await?;
+        let found = assistants.search(search.clone(), Columns::NONE).await?;
         let count = found.len();
-        let mut rows = shown(assistants.clone(), call.viewer(), found).items;
+        let mut rows = shown(assistants.clone(), call.viewer(), found, Columns::NONE).items;
         while let Some(row) = rows.next().await {
             let row = row?;
             let text = |key: &str| row.get(key).and_then(Value::as_str);

@@ -68,7 +68,7 @@ impl Shared {
         cut: CancellationToken,
     ) -> Self {
         Self {
-            responses: services.runs().memory().clone(),
+            responses: services.runs().states().budget().clone(),
             services,
             slots: Slots::new(options.max_requests, options.request_wait),
             bodies: Budget::new(options.body_memory),

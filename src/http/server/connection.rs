@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use hyper::Request;
 use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -16,7 +17,10 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-use super::{options::Options, progress::Progress, slots::ConnectionSlots};
+use super::{
+    bodies::RequestBody, error::Error, options::Options, progress::Progress,
+    slots::ConnectionSlots, unread::UnreadBodies,
+};
 
 /// What the requests of one connection share.
 #[derive(Clone, Debug)]
@@ -26,6 +30,21 @@ pub struct Connection {
     pub peer: Arc<str>,
     /// Slots for its running handlers.
     pub slots: ConnectionSlots,
+    /// What its client may send of bodies that nobody has read.
+    pub unread: Option<Arc<UnreadBodies>>,
+}
+
+impl Connection {
+    /// A request that came on it, whose body takes memory as long as nobody reads it.
+    ///
+    /// # Errors
+    /// 503: there is not enough left.
+    pub fn expect(&self, request: Request<RequestBody>) -> Result<Request<RequestBody>, Error> {
+        match &self.unread {
+            Some(unread) => unread.expect(request),
+            None => Ok(request),
+        }
+    }
 }
 
 /// What happens on a connection. hyper's own head timeout starts before the first byte of a

@@ -120,10 +120,8 @@ impl Dispatcher {
         let is_head = request.method() == Method::HEAD;
         let id = request_id(request.headers());
         let line = RequestLine::of(&request, &id);
-        let closes = request
-            .headers()
-            .get(CONNECTION)
-            .is_some_and(|value| value == "close");
+        let closes = request.headers().get(CONNECTION);
+        let closes = closes.is_some_and(|value| value == "close");
 
         let cors = &options.cors;
         let mut response = if let Err(error) = self.callers.check(options, &request) {
@@ -131,7 +129,10 @@ impl Dispatcher {
         } else if let Some(response) = cors.preflight(request.method(), request.headers()) {
             response
         } else {
-            self.respond(connection, request, id).await
+            match connection.expect(request) {
+                Ok(request) => self.respond(connection, request, id).await,
+                Err(error) => error.into_response(),
+            }
         };
         line.log(&response);
         cors.mark(origin.as_ref(), response.headers_mut());
@@ -162,10 +163,8 @@ impl Dispatcher {
     ) -> Response<Body> {
         let begin = Instant::now();
         let path = request.uri().path();
-        let path = match self.shared().options.own.routes_of(path) {
-            Some(_) => OWN_ROUTES,
-            None => self.inner.routes.template(path),
-        };
+        let own = self.shared().options.own.routes_of(path);
+        let path = own.map_or_else(|| self.inner.routes.template(path), |_| OWN_ROUTES);
         let method = method_name(request.method());
         let traceparent = request.headers().get("traceparent");
         let traceparent = traceparent.and_then(|text| text.to_str().ok());

@@ -85,6 +85,8 @@ impl Embedded {
             activity,
             peer: peer.map_or_else(|| "embedded".into(), |Peer(address)| client_at(address)),
             slots: self.slots.clone(),
+            // Its windows are the program's.
+            unread: None,
         };
         let stall = self.dispatcher.shared().options.stall_timeout;
         let Ok(response) = self.dispatcher.handle(connection, request).await;

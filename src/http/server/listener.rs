@@ -30,6 +30,7 @@ use super::{
     options::Options,
     progress::StreamExecutor,
     slots::ConnectionSlots,
+    unread::{CONNECTION_WINDOW, STREAM_WINDOW, UnreadBodies},
 };
 use crate::http::Services;
 
@@ -76,8 +77,8 @@ impl Server {
             .max_concurrent_streams(128)
             // What a client sends and no handler has read, and what the server sends and no client
             // has taken, of one connection.
-            .initial_stream_window_size(128 << 10)
-            .initial_connection_window_size(256 << 10)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
             .max_send_buf_size(32 << 10)
             .max_header_list_size(HEAD_LIMIT as u32)
             .keep_alive_interval(Duration::from_secs(20))
@@ -169,6 +170,7 @@ impl Server {
             let service = {
                 let connection = Connection {
                     activity: activity.clone(),
+                    unread: Some(UnreadBodies::new(shared.bodies.clone(), peer.clone())),
                     peer,
                     slots: ConnectionSlots::new(shared.options.connection_requests),
                 };

@@ -34,6 +34,17 @@ use crate::{
     webhooks::Sender,
 };
 
+/// What a server is like.
+#[derive(Default)]
+pub struct Setup {
+    pub options: Options,
+    /// Decides which crons are due, and is read often.
+    pub clock: crons::Clock,
+    pub runs: runs::Options,
+    /// A graph besides.
+    pub more: Option<(&'static str, Arc<Compiled>)>,
+}
+
 /// Feeds of runs that have not begun.
 type Feeds = Arc<Mutex<VecDeque<mpsc::UnboundedReceiver<Value>>>>;
 
@@ -55,6 +66,21 @@ impl Running {
 
     /// With a clock that decides which crons are due, and is read often.
     pub async fn start_at(options: Options, clock: crons::Clock) -> Self {
+        Self::start_as(Setup {
+            options,
+            clock,
+            ..Setup::default()
+        })
+        .await
+    }
+
+    pub async fn start_as(setup: Setup) -> Self {
+        let Setup {
+            options,
+            clock,
+            runs,
+            more,
+        } = setup;
         let store = Arc::new(sqlite::Store::private().unwrap());
         let gate = Arc::<Gate>::default();
         let parts = Parts {
@@ -77,10 +103,12 @@ impl Running {
             ("agent".into(), agent(feeds.clone())),
             ("counter".into(), counter()),
         ];
+        let more = more.map(|(name, graph)| (name.into(), graph));
+        let graphs = graphs.into_iter().chain(more);
         let drain = CancellationToken::new();
         let run_options = runs::Options {
             poll: std::time::Duration::from_millis(50),
-            ..runs::Options::default()
+            ..runs
         };
         let services = Services::new(parts, keys, graphs, run_options, drain.clone());
         services.start().await.unwrap();

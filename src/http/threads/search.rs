@@ -13,7 +13,7 @@ use crate::{
     },
     id::ThreadId,
     threads::{
-        request::{Filter, ForkMode, Search, SortBy, ThreadStatus, View},
+        request::{Columns, Filter, ForkMode, Search, SortBy, ThreadStatus, View},
         search::FoundThreads,
     },
     value::{Map, Value},
@@ -32,15 +32,22 @@ pub(in crate::http) async fn search(mut call: Call) -> Result<Response<Body>, Er
             .is_none_or(|columns| columns.contains(&name))
     };
     let extracts = |name| extract.iter().any(|(_, path)| path.starts_with(name));
+    let reads = |name| shows(name) || extracts(name);
+    let (with_values, with_interrupts) = (reads("values"), reads("interrupts"));
     let search = Search {
         filter: filter(&fields, &call)?,
         limit: limit + 1,
         offset,
         sort_by: fields.word("sort_by", SortBy::ALL)?.unwrap_or_default(),
         ascending: fields.word("sort_order", ORDERS)?.unwrap_or(false),
-        with_values: ["values", "interrupts"]
-            .iter()
-            .any(|name| shows(name) || extracts(name)),
+        with_values,
+        with_interrupts,
+        columns: Columns {
+            metadata: reads("metadata"),
+            graph: with_values || with_interrupts,
+            config: reads("config"),
+            error: reads("error"),
+        },
     };
     let found = call.threads().search(&search).await?;
     let paths = extract.len() as u64;
@@ -96,6 +103,8 @@ pub(in crate::http) async fn list(call: Call) -> Result<Response<Body>, Error> {
         sort_by: SortBy::default(),
         ascending: false,
         with_values: true,
+        with_interrupts: true,
+        columns: Columns::default(),
     };
     let found = call.threads().search(&search).await?;
     let render = |view: View| Value::map(render::thread(&view));

@@ -5,7 +5,8 @@ use crate::{
     id::{RunId, ThreadId},
     runs::{
         CreatedBatch, Error, Run, Service,
-        request::{self, OnCompletion, codec},
+        request::{self, OnCompletion, Target, codec},
+        shared::memory::ReadMemory,
     },
     tree::{self, ErrorKind, members::Level},
 };
@@ -16,19 +17,23 @@ const BYTES_MAX: usize = 32 << 20;
 
 impl Service {
     /// Creates stateless runs in one transaction; all are durable when this returns. Requests that
-    /// have ids create each run once: repeated, they get the rows that are there.
+    /// have ids create each run once: repeated, they get the rows that are there, which take this memory.
     ///
     /// # Errors
     /// One of them cannot be created: no such assistant, or a request makes no sense; together they
-    /// are too large; the storage failed. Then there is none of them.
-    pub async fn create_batch(&self, mut requests: Vec<request::Run>) -> Result<Vec<Run>, Error> {
+    /// are too large; the storage failed. Then there is none of them. Or there is no memory for those that are there.
+    pub async fn create_batch(
+        &self,
+        mut requests: Vec<request::Run>,
+        memory: &ReadMemory,
+    ) -> Result<Vec<Run>, Error> {
         let repeated: Option<Vec<_>> = requests.iter().map(|request| request.id).collect();
         let refused = match self.create_together(&mut requests).await {
             Err(refused @ Error::RunExists(_)) => refused,
             created => return created,
         };
         match repeated {
-            Some(ids) => self.rows_of(&ids).await?.ok_or(refused),
+            Some(ids) => self.rows_of(&ids, memory).await?.ok_or(refused),
             None => Err(refused),
         }
     }
@@ -95,10 +100,14 @@ impl Service {
     }
 
     /// The rows of runs that were created before; `None` when one is not there any more.
-    async fn rows_of(&self, ids: &[RunId]) -> Result<Option<Vec<Run>>, Error> {
+    async fn rows_of(&self, ids: &[RunId], memory: &ReadMemory) -> Result<Option<Vec<Run>>, Error> {
         let mut rows = Vec::with_capacity(ids.len());
         for id in ids {
-            rows.extend(self.find_run(ThreadId::of_run(*id), *id).await?);
+            let run = Target {
+                thread: ThreadId::of_run(*id),
+                run: *id,
+            };
+            rows.extend(self.read_run(run, memory).await?);
         }
         Ok((rows.len() == ids.len()).then_some(rows))
     }

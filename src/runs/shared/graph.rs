@@ -6,7 +6,6 @@ use super::{Error, Shared};
 use crate::{
     assistants::{GraphConfig, Purpose, Registered, Tries},
     id::{RunId, ThreadId},
-    runs::request::Kwargs,
     value::{Map, Value},
 };
 
@@ -39,21 +38,17 @@ impl Shared {
         if let Some(made) = self.assistants.made_for_run(name, last) {
             return Ok(Some(made));
         }
-        let Some(run) = self.parts.runs.run(thread, last).await? else {
+        let config = self.of_request(thread, last, |_, kwargs| {
+            let of = kwargs.configurable("graph_id").and_then(Value::as_str);
+            let is_other = of.is_some_and(|of| *of != **name);
+            (!is_other).then(|| GraphConfig::of(&kwargs.config, &kwargs.context))
+        });
+        let Some(config) = config.await?.flatten() else {
             return Ok(Some(registered));
         };
-        let Ok(kwargs) = Kwargs::from_value(&run.kwargs) else {
-            return Ok(Some(registered));
-        };
-        let configurable = kwargs.config.get("configurable").and_then(Value::as_map);
-        let of = configurable.and_then(|map| map.get("graph_id")?.as_str());
-        if of.is_some_and(|of| *of != **name) {
-            return Ok(Some(registered));
-        }
-        let config = GraphConfig::of(&kwargs.config, &kwargs.context);
         Ok(Some(
             self.assistants
-                .made(name, config, Purpose::Thread(run.id), tries)
+                .made(name, config, Purpose::Thread(last), tries)
                 .await?,
         ))
     }

@@ -9,6 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::{
     budget::{Budget, Refusal, Reservation},
     runs::listing::{BATCH_BYTES, IN_MEMORY},
+    store::memory::ItemMemory,
     tree::{
         error::{Error, Result},
         load::StateMemory,
@@ -25,7 +26,12 @@ pub struct States {
     list_beside: Arc<Semaphore>,
     /// The same for results of runs, which are read and not waited for.
     result_beside: Arc<Semaphore>,
+    /// The same for requests of runs of which a few fields are read, which nothing else is waited for meanwhile.
+    request_beside: Arc<Semaphore>,
 }
+
+/// Whose share they take: no client's, since what is read of them does not depend on what that has.
+const REQUESTS: &str = "requests of runs";
 
 impl States {
     /// So many bytes of memory.
@@ -35,6 +41,7 @@ impl States {
             beside: Arc::new(Semaphore::new(1)),
             list_beside: Arc::new(Semaphore::new(1)),
             result_beside: Arc::new(Semaphore::new(1)),
+            request_beside: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -59,6 +66,20 @@ impl States {
         self.result_beside.clone().acquire_owned().await.ok()
     }
 
+    /// Memory for a request of a run that weighs so much, of which a few fields are read at once: small ones take none,
+    /// and where none is left there is one of them at a time.
+    pub async fn for_request(&self, weight: u64) -> RequestMemory {
+        let Some(bytes) = bytes_of(weight, &self.budget) else {
+            return RequestMemory::default();
+        };
+        if let Ok(reserved) = self.budget.reserve(&REQUESTS.into(), bytes) {
+            return RequestMemory(Some(reserved), None);
+        }
+        // It is never closed.
+        let beside = self.request_beside.clone().acquire_owned().await;
+        RequestMemory(None, beside.ok())
+    }
+
     /// The memory for what is read for no response that is being made.
     pub fn read_by(&self, payer: Arc<str>) -> ReadMemory {
         ReadMemory {
@@ -76,6 +97,13 @@ impl States {
         }
     }
 }
+
+/// What a request of a run takes that is read; it is free again once this is dropped.
+#[derive(Debug, Default)]
+pub struct RequestMemory(
+    #[expect(dead_code, reason = "it is dropped")] Option<Reservation>,
+    #[expect(dead_code, reason = "it is dropped")] Option<OwnedSemaphorePermit>,
+);
 
 /// What the states take that a change begins with: they are free again once this is dropped, since its response
 /// shows none of them. Where nothing is left one change at a time goes on beside it: unread responses must not
@@ -148,6 +176,14 @@ impl ReadMemory {
     /// Whose share it is.
     pub fn payer(&self) -> &Arc<str> {
         &self.payer
+    }
+
+    /// The same for a part of a stream, as long as `part` is there.
+    pub fn of_part(&self, part: &Arc<ResponseMemory>) -> Self {
+        Self {
+            response: Arc::downgrade(part),
+            ..self.clone()
+        }
     }
 
     /// The same for what the response shows nothing of: it has none of the memory.
@@ -239,6 +275,24 @@ impl ReadMemory {
     }
 }
 
+impl ItemMemory for ReadMemory {
+    /// The response reads nothing else.
+    fn resize(&self, weight: u64) -> bool {
+        let Some(response) = self.response.upgrade() else {
+            return true;
+        };
+        let bytes = bytes_of(weight, &self.budget).unwrap_or(0);
+        let mut reserved = response.lock();
+        match &mut *reserved {
+            Some(memory) => memory.resize(bytes).is_ok(),
+            none => {
+                let memory = self.budget.reserve(&self.payer, bytes);
+                memory.map(|memory| *none = Some(memory)).is_ok()
+            }
+        }
+    }
+}
+
 impl StateMemory for ReadMemory {
     /// For a state that the response shows: see [`reserve_state`](Self::reserve_state).
     fn take(&self, weight: u64) -> Result<Option<Reservation>> {
@@ -298,6 +352,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn requests_are_read_one_at_a_time_where_no_memory_is_left() {
+        let states = States::new(100 << 20);
+        drop(states.for_request(BATCH_BYTES).await);
+        assert_eq!(states.budget().reserved(), 0, "a small one");
+        let all = states.for_request(1 << 40).await;
+        assert_eq!(states.budget().reserved(), 50 << 20);
+        let beside = states.for_request(2 << 20).await;
+        assert_eq!(states.budget().reserved(), 50 << 20);
+        let mut waiting = std::pin::pin!(states.for_request(2 << 20));
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        drop(beside);
+        drop(waiting.await);
+        drop(all);
+        assert_eq!(states.budget().reserved(), 0);
+    }
+
+    #[tokio::test]
     async fn once_its_head_is_out_a_response_waits_for_memory() {
         let states = States::new(100 << 20);
         let response = Arc::<ResponseMemory>::default();
@@ -330,6 +401,22 @@ mod tests {
         // However little memory there is, small states take none.
         let memory = ReadMemory::new(Budget::new(1), "ann".into(), &Arc::default());
         assert!(memory.reserve_state(BATCH_BYTES, "").unwrap().is_none());
+        assert_eq!(budget.reserved(), 0);
+    }
+
+    #[test]
+    fn a_response_has_the_memory_of_the_items_that_it_has_now() {
+        let budget = Budget::new(100 << 20);
+        let response = Arc::default();
+        let memory = ReadMemory::new(budget.clone(), "ann".into(), &response);
+        for (weight, reserved) in [(1, 0), (4, 24), (2, 12), (1, 0), (1000, 50), (3, 18)] {
+            assert!(memory.resize(weight << 20));
+            assert_eq!(budget.reserved(), reserved << 20);
+        }
+        let other = budget.reserve(&"ann".into(), 32 << 20).unwrap();
+        assert!(!memory.resize(4 << 20), "more than there is");
+        assert_eq!(budget.reserved(), 50 << 20);
+        drop((response, other));
         assert_eq!(budget.reserved(), 0);
     }
 

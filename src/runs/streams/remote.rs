@@ -13,8 +13,8 @@ use tokio::sync::oneshot;
 use super::logged::LoggedStream;
 use crate::{
     runs::{
-        Error, Run, RunHandle, RunResult, Service,
-        request::{Join, Kwargs, Target},
+        Error, RunHandle, RunResult, Service,
+        request::{Join, Target},
         shared::hints::ChangeWatch,
     },
     stream::{FrameSource, Mode, Publisher, Since, Subscription},
@@ -119,7 +119,7 @@ impl Service {
             };
             return Ok((frames, false));
         }
-        let Some(row) = self.find_run(run.thread, run.run).await? else {
+        let Some(row) = self.find_row(run.thread, run.run).await? else {
             if self.ended(access, run).await?.is_some() {
                 if since == Since::Live {
                     return Ok((Box::new(None), true));
@@ -131,10 +131,13 @@ impl Service {
             return Ok((Box::new(Some(missing)), true));
         };
         let has_ended = row.status.is_final();
-        if is_resumable(&row) {
-            if has_ended && since == Since::Live {
-                return Ok((Box::new(None), true));
-            }
+        if has_ended && since == Since::Live {
+            return Ok((Box::new(None), true));
+        }
+        let is_logged = self
+            .shared
+            .of_request(run.thread, run.run, |_, kwargs| kwargs.resumable);
+        if is_logged.await?.unwrap_or(false) {
             let frames = LoggedStream::of(self, run, None, since, join.modes).await?;
             return Ok((Box::new(frames), has_ended));
         }
@@ -179,9 +182,4 @@ impl Service {
             Box::new(publisher.subscribe(Since::Start, &[]))
         }
     }
-}
-
-/// Whether the stream of a run is in the log.
-fn is_resumable(row: &Run) -> bool {
-    Kwargs::from_value(&row.kwargs).is_ok_and(|kwargs| kwargs.resumable)
 }

@@ -8,7 +8,7 @@ use const_format::formatcp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use self::rows::{Bound, assistant_of, content_of, version_of};
+use self::rows::{Bound, WEIGHT_SHOWN, assistant_of, content_of, version_of};
 use super::{
     columns::{Json, Params, all, column, name, one},
     connection::{Object, Result, prepare},
@@ -17,7 +17,7 @@ use super::{
 use crate::{
     assistants::{
         Change, Limits,
-        request::{Filter, Search, SortBy},
+        request::{Columns, Filter, Search, SortBy},
         store::{
             AssistantRow, ChangedAssistant, CreatedAssistant, NewAssistant, SYSTEM, Subject,
             VersionQuery, VersionRow, next_content,
@@ -110,10 +110,11 @@ SELECT version, graph_id, name, description, metadata, type, config, context, cr
  WHERE assistant_id = $1 AND version = ANY($2)
  ORDER BY version DESC";
 
-const THESE: &str = formatcp!(
-    "SELECT {COLUMNS} FROM assistants
- WHERE assistant_id = ANY($1) AND ($2::text IS NULL OR owner = $2 OR owner = '') AND graph_id = ANY($3)"
-);
+/// What is not requested is not read.
+const THESE: &str = "SELECT assistant_id, owner, graph_id, version, name, description, CASE WHEN $4::boolean THEN metadata ELSE '{}' END AS metadata, type,
+       CASE WHEN $5::boolean THEN config END AS config, CASE WHEN $6::boolean THEN context END AS context, created_at, updated_at
+  FROM assistants
+ WHERE assistant_id = ANY($1) AND ($2::text IS NULL OR owner = $2 OR owner = '') AND graph_id = ANY($3)";
 
 /// What of the filter every list has: graphs, metadata, a part of the name.
 macro_rules! filtered {
@@ -131,7 +132,7 @@ macro_rules! filtered {
 macro_rules! page {
     ($owner:literal, $column:literal, $order:literal) => {
         formatcp!(
-            "SELECT assistant_id, {WEIGHT} {filtered}",
+            "SELECT assistant_id, {WEIGHT_SHOWN} {filtered}",
             filtered = filtered!(
                 $owner,
                 concat!(
@@ -410,17 +411,21 @@ fn whole(number: usize) -> i64 {
 pub(super) async fn search_assistants(
     db: &Object,
     search: &Search,
+    columns: Columns,
 ) -> Result<Vec<(AssistantId, u64)>> {
     let filter = &search.filter;
     let texts = if filter.viewer.is_some() { OWNED } else { ALL };
     let metadata = (!filter.metadata.is_empty()).then(|| Json::of_map(&filter.metadata));
-    let params: Params<'_, 6> = [
+    let params: Params<'_, 9> = [
         &filter.viewer.as_deref().map(name),
         &names(&filter.graphs),
         &metadata,
         &filter.name.as_deref().map(name),
         &whole(search.limit),
         &whole(search.offset),
+        &columns.metadata,
+        &columns.config,
+        &columns.context,
     ];
     all(db, texts[search.order(SortBy::ALL)], &params, |row| {
         Ok((AssistantId(column(row, "assistant_id")?), size(row)?))
@@ -433,9 +438,17 @@ pub(super) async fn assistants(
     ids: &[AssistantId],
     viewer: &Option<Arc<str>>,
     graphs: &Arc<[Arc<str>]>,
+    columns: Columns,
 ) -> Result<Vec<AssistantRow>> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-    let params: Params<'_, 3> = [&ids, &viewer.as_deref().map(name), &names(graphs)];
+    let params: Params<'_, 6> = [
+        &ids,
+        &viewer.as_deref().map(name),
+        &names(graphs),
+        &columns.metadata,
+        &columns.config,
+        &columns.context,
+    ];
     all(db, THESE, &params, assistant_of).await
 }
 

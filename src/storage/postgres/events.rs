@@ -145,6 +145,21 @@ SELECT e.thread_id, e.event_number, e.kind, e.payload, f.facts, e.branch_id, e.c
  WHERE e.tree_id = $1 AND e.thread_id = $2 AND e.event_number > $3 ORDER BY e.event_number LIMIT $4"
 );
 
+/// What the rows of [`AFTER`] weigh.
+const WEIGHTS: &str = concat!(
+    "
+SELECT e.event_number, (COALESCE(",
+    json_weight!("e.payload::text"),
+    ", 0) + COALESCE(",
+    json_weight!("f.facts::text"),
+    ", 0))::bigint AS weight
+  FROM events e LEFT JOIN event_facts f ON f.tree_id = e.tree_id AND f.thread_id = e.thread_id
+   AND f.event_number = e.event_number - CASE WHEN e.kind = ",
+    event_code!(CREATED_AND_FINISHED),
+    " THEN 1 ELSE 0 END
+ WHERE e.tree_id = $1 AND e.thread_id = $2 AND e.event_number > $3 ORDER BY e.event_number LIMIT $4"
+);
+
 /// The types are those of a partial index.
 const NAMING: &str = concat!(
     "
@@ -170,6 +185,23 @@ pub(super) async fn events(
     let params: Params<'_, 4> = [&tree.0, &thread.0, &after, &most];
     let rows = all(db, AFTER, &params, log_row).await?;
     Ok(event::row::events_after(rows, after, limit)?)
+}
+
+/// The numbers of the rows of [`events`], and what these weigh.
+pub(super) async fn event_weights(
+    db: &Object,
+    tree: TreeId,
+    thread: ThreadId,
+    after: i64,
+    limit: usize,
+) -> Result<Vec<(i64, u64)>> {
+    let most = i64::try_from(limit).unwrap_or(i64::MAX);
+    let params: Params<'_, 4> = [&tree.0, &thread.0, &after, &most];
+    all(db, WEIGHTS, &params, |row| -> Result<_, Error> {
+        let weight: i64 = column(row, "weight")?;
+        Ok((column(row, "event_number")?, weight.unsigned_abs()))
+    })
+    .await
 }
 
 /// Events that name branches from then on, or named them until then, in order.
@@ -204,4 +236,4 @@ fn log_row(row: &Row) -> Result<LogRow, Error> {
     })
 }
 
-statements!(APPEND, AFTER, NAMING);
+statements!(APPEND, AFTER, WEIGHTS, NAMING);

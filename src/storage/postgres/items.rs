@@ -13,6 +13,7 @@ use crate::{
     checkpoint::{Error, codec},
     store::{
         Item, Namespace, Put,
+        memory::BATCH,
         namespace::Bound,
         search::{Found, ListScan, Listing, Next, Scan, Search},
         ttl_micros,
@@ -30,12 +31,20 @@ const WEIGHT: &str = concat!(
  WHERE owner = $1 AND namespace = $2 AND key = $3 AND (expires_at IS NULL OR expires_at > now())"
 );
 
-/// The next items of a range, from a namespace and a key on.
-const PAGE: &str = "
-SELECT namespace, key, type, value, created_at, updated_at, ttl FROM store_items
+/// The next items of a range, from a namespace and a key on, with the values of the first of them as long as these
+/// weigh at most $6 together.
+const PAGE: &str = concat!(
+    "
+SELECT namespace, key, type, weight, CASE WHEN sum(weight) OVER w <= $6::bigint THEN value END AS value, created_at, updated_at, ttl
+  FROM (SELECT namespace, key, type, value, created_at, updated_at, ttl, ",
+    weight!("type", "value"),
+    " AS weight FROM store_items
  WHERE owner = $1 AND (namespace, key) >= ($2, $3) AND namespace < $4
    AND (expires_at IS NULL OR expires_at > now())
- ORDER BY namespace, key LIMIT $5";
+ ORDER BY namespace, key LIMIT $5) i
+WINDOW w AS (ORDER BY namespace, key ROWS UNBOUNDED PRECEDING)
+ ORDER BY namespace, key"
+);
 
 /// As [`PAGE`], without what an offset passes over.
 const NAMES: &str = "
@@ -100,8 +109,6 @@ DELETE FROM store_items WHERE ctid = ANY (ARRAY(
 const FIRST_BATCH: usize = 16;
 /// Most items that one statement reads.
 const MOST: usize = 1000;
-/// Bytes of values that one statement reads, more or less.
-const BATCH_BYTES: usize = 4 << 20;
 
 fn names(namespace: &[String]) -> Vec<Cow<'_, str>> {
     namespace.iter().map(|label| name(label)).collect()
@@ -163,8 +170,9 @@ pub(super) async fn item(
     namespace: &Namespace,
     key: &str,
 ) -> Result<Option<Item>> {
-    let found = sized_item(db, owner, namespace, key).await?;
-    Ok(found.map(|(item, _)| item))
+    let (labels, stored) = (names(namespace), name(key));
+    let params: Params<'_, 3> = [&&**owner, &labels, &stored];
+    one(db, SELECT, &params, |row| item_of(row, owner)).await
 }
 
 pub(super) async fn item_weight(
@@ -179,22 +187,6 @@ pub(super) async fn item_weight(
         Ok(u64::try_from(column::<i64>(row, "weight")?).unwrap_or(0))
     };
     one(db, WEIGHT, &params, read).await
-}
-
-/// An item, and how many bytes its value has where it is stored.
-pub(super) async fn sized_item(
-    db: &Object,
-    owner: &Arc<str>,
-    namespace: &Namespace,
-    key: &str,
-) -> Result<Option<(Item, usize)>> {
-    let (labels, stored) = (names(namespace), name(key));
-    let params: Params<'_, 3> = [&&**owner, &labels, &stored];
-    let read = |row: &Row| -> Result<(Item, usize), Error> {
-        let size = column::<&[u8]>(row, "value")?.len();
-        Ok((item_of(row, owner)?, size))
-    };
-    one(db, SELECT, &params, read).await
 }
 
 pub(super) async fn put_item(db: &mut Object, put: &Put, most: usize) -> Result<bool> {
@@ -254,7 +246,8 @@ impl Position {
 
 pub(super) async fn search_items(db: &Object, search: &Search) -> Result<Found> {
     let mut scan = Scan::new(search);
-    let (mut read_rows, mut read_bytes) = (0_usize, 0_usize);
+    let (mut read_rows, mut read) = (0_usize, 0_usize);
+    let mut room = BATCH;
     for range in &search.ranges {
         let mut at = Position {
             namespace: bound(&range.from),
@@ -265,8 +258,8 @@ pub(super) async fn search_items(db: &Object, search: &Search) -> Result<Found> 
             let skip = scan.unread();
             let (text, batch) = if skip > 0 {
                 (NAMES, skip.min(MOST))
-            } else if let Some(bytes_each) = read_bytes.checked_div(read_rows) {
-                let fits = BATCH_BYTES / bytes_each.max(1);
+            } else if let Some(each) = read.checked_div(read_rows) {
+                let fits = BATCH / each.max(1);
                 (PAGE, fits.clamp(1, MOST))
             } else {
                 (PAGE, FIRST_BATCH)
@@ -277,29 +270,50 @@ pub(super) async fn search_items(db: &Object, search: &Search) -> Result<Found> 
                 batch
             };
             let most = i64::try_from(batch).unwrap_or(i64::MAX);
-            let params: Params<'_, 5> = [&&*range.owner, &at.namespace, &at.key, &to, &most];
+            let weight = i64::try_from(room).unwrap_or(i64::MAX);
+            let params: Params<'_, 6> =
+                [&&*range.owner, &at.namespace, &at.key, &to, &most, &weight];
+            let params = if skip > 0 {
+                &params[..5]
+            } else {
+                if !scan.begin_batch(room) {
+                    break;
+                }
+                &params
+            };
             let statement = prepare(db, text).await?;
-            let rows = db.query(&statement, &params).await?;
+            let rows = db.query(&statement, params).await?;
+            let mut last;
+            (room, last) = (BATCH, None);
+            let mut is_cut = false;
             for row in &rows {
-                let (bytes, weight) = if skip > 0 {
-                    (0, 0)
-                } else {
-                    let bytes = column::<&[u8]>(row, "value")?.len();
-                    (bytes, codec::weight(column(row, "type")?, bytes))
-                };
-                let weight = usize::try_from(weight).unwrap_or(usize::MAX);
+                let mut weight = 0;
+                if skip == 0 {
+                    weight = usize::try_from(column::<i64>(row, "weight")?).unwrap_or(usize::MAX);
+                    if column::<Option<&[u8]>>(row, "value")?.is_none() {
+                        // There was no room for it.
+                        is_cut = true;
+                        if last.is_none() {
+                            room = weight.max(BATCH);
+                        }
+                        break;
+                    }
+                }
+                last = Some(row);
                 match scan.next(weight) {
                     Next::Skip => {}
                     Next::Read => {
-                        (read_rows, read_bytes) = (read_rows + 1, read_bytes + bytes);
+                        (read_rows, read) = (read_rows + 1, read.saturating_add(weight));
                         scan.offer(item_of(row, &range.owner)?, weight);
                     }
                     Next::Stop => break,
                 }
             }
-            match rows.last() {
-                Some(last) if rows.len() == batch => at = Position::behind(last)?,
-                _ => break,
+            if let Some(last) = last {
+                at = Position::behind(last)?;
+            }
+            if !is_cut && rows.len() < batch {
+                break;
             }
         }
     }

@@ -9,12 +9,14 @@ use tokio_postgres::Statement;
 use super::{
     columns::{Params, column, name, unname},
     connection::{Object, Result, prepare},
-    items::{bound, namespace_of, sized_item},
+    items::{bound, item, item_weight, namespace_of},
 };
 use crate::{
     checkpoint::{Error, codec},
     store::{
+        Item,
         embed::Vectors,
+        memory::BATCH,
         rank::{Name, Nearest, Ranking},
         search::Found,
     },
@@ -29,24 +31,29 @@ INSERT INTO store_vectors (owner, namespace, key, path, part, model, vector)
 SELECT $1, $2, $3, n.path, n.part, $4, n.vector
   FROM unnest($5::text[], $6::int[], $7::bytea[]) AS n (path, part, vector)";
 
-/// The next vectors of a range, from behind one on, with the values of their items if $8; an item that
-/// has expired has no row beside its vectors. Each item is looked up by its key.
-const SCAN: &str = "
-SELECT v.namespace, v.key, v.path, v.part, v.vector, i.there, i.type, i.value
+/// The next vectors of a range, from behind one on, with the values of their items if $8, as long as these weigh at
+/// most $10 together; an item that has expired has no row beside its vectors. Each item is looked up by its key.
+const SCAN: &str = concat!(
+    "
+SELECT v.namespace, v.key, v.path, v.part, v.vector, i.there, i.type, i.weight,
+       CASE WHEN sum(i.weight) OVER w <= $10::bigint THEN i.value END AS value
   FROM (SELECT s.namespace, s.key, s.path, s.part, CASE WHEN s.model = $7 THEN s.vector END AS vector
           FROM store_vectors s
          WHERE s.owner = $1 AND (s.namespace, s.key, s.path, s.part) > ($2, $3, $4, $5)
            AND s.namespace < $6
          ORDER BY s.namespace, s.key, s.path, s.part LIMIT $9) v
   LEFT JOIN LATERAL (
-    SELECT true AS there, o.type, CASE WHEN $8 THEN o.value END AS value FROM store_items o
+    SELECT true AS there, o.type, CASE WHEN $8 THEN o.value END AS value, CASE WHEN $8 THEN ",
+    weight!("o.type", "o.value"),
+    " END AS weight FROM store_items o
      WHERE o.owner = $1 AND o.namespace = v.namespace AND o.key = v.key
        AND (o.expires_at IS NULL OR o.expires_at > now()) LIMIT 1) i ON true
- ORDER BY v.namespace, v.key, v.path, v.part";
+WINDOW w AS (ORDER BY v.namespace, v.key, v.path, v.part ROWS UNBOUNDED PRECEDING)
+ ORDER BY v.namespace, v.key, v.path, v.part"
+);
 
-/// Vectors that one statement reads, without and with the values of their items.
-const BATCH: i64 = 1000;
-const BATCH_WITH_VALUES: i64 = 32;
+/// Vectors that one statement reads with the values of their items.
+const BATCH_WITH_VALUES: usize = 32;
 
 /// Items of the page that are read at once.
 const AT_ONCE: usize = 16;
@@ -89,15 +96,25 @@ pub(super) async fn replace(
 pub(super) async fn nearest_items(db: &Object, search: &Nearest) -> Result<Found> {
     let mut ranking = Ranking::new(search);
     let filters = ranking.filters();
-    let most = if filters { BATCH_WITH_VALUES } else { BATCH };
+    let most = if filters {
+        BATCH_WITH_VALUES.min(search.batch())
+    } else {
+        search.batch()
+    };
+    let limit = i64::try_from(most).unwrap_or(i64::MAX);
+    let mut room = BATCH;
     let scan = prepare(db, SCAN).await?;
     for range in &search.ranges {
         let (mut namespace, to) = (bound(&range.from), bound(&range.to));
         // Nothing comes before an empty key, and no part has this number.
         let (mut key, mut path, mut part) = (String::new(), String::new(), -1);
         loop {
+            if !ranking.reserve(room) {
+                return Ok(Found::NoMemory);
+            }
             let model = &*search.model;
-            let params: Params<'_, 9> = [
+            let weight = i64::try_from(room).unwrap_or(i64::MAX);
+            let params: Params<'_, 10> = [
                 &&*range.owner,
                 &namespace,
                 &key,
@@ -106,11 +123,25 @@ pub(super) async fn nearest_items(db: &Object, search: &Nearest) -> Result<Found
                 &to,
                 &model,
                 &filters,
-                &most,
+                &limit,
+                &weight,
             ];
             let rows = db.query(&scan, &params).await?;
+            let mut last;
+            (room, last) = (BATCH, None);
+            let mut is_cut = false;
             for row in &rows {
                 let stored: Option<&[u8]> = column(row, "value")?;
+                let weight: Option<i64> = column(row, "weight")?;
+                if let (None, Some(weight)) = (stored, weight) {
+                    // There was no room for it.
+                    is_cut = true;
+                    if last.is_none() {
+                        room = usize::try_from(weight).unwrap_or(usize::MAX).max(BATCH);
+                    }
+                    break;
+                }
+                last = Some(row);
                 if !ranking.may_read(stored.map_or(0, <[u8]>::len)) {
                     return Ok(Found::TooMuchToRead);
                 }
@@ -128,35 +159,41 @@ pub(super) async fn nearest_items(db: &Object, search: &Nearest) -> Result<Found
                     decoded.map_err(|error| Error::Corrupt(error.to_string()))
                 })?;
             }
-            let is_full = usize::try_from(most).is_ok_and(|most| rows.len() >= most);
-            match rows.last() {
-                Some(last) if is_full => {
-                    namespace = column(last, "namespace")?;
-                    key = column(last, "key")?;
-                    path = column(last, "path")?;
-                    part = column(last, "part")?;
-                }
-                _ => break,
+            if let Some(last) = last {
+                namespace = column(last, "namespace")?;
+                key = column(last, "key")?;
+                path = column(last, "path")?;
+                part = column(last, "part")?;
+            }
+            if !is_cut && rows.len() < most {
+                break;
             }
         }
     }
     let (mut items, mut returned) = (vec![], 0_usize);
     let page = ranking.finish();
-    // In few round trips, and without more in memory than a page may have.
+    // In few round trips, and without more in memory than was taken for it.
     for few in page.chunks(AT_ONCE) {
+        let weigh = few
+            .iter()
+            .map(|(name, _)| item_weight(db, &name.owner, &name.namespace, &name.key));
+        let weights = try_join_all(weigh).await?.into_iter().flatten();
+        let weights = weights.map(|weight| usize::try_from(weight).unwrap_or(usize::MAX));
+        returned = weights.fold(returned, usize::saturating_add);
+        if returned > search.page_bytes {
+            return Ok(Found::TooMuchToReturn);
+        }
+        if !search.reserve(returned) {
+            return Ok(Found::NoMemory);
+        }
         let reads = few
             .iter()
-            .map(|(name, _)| sized_item(db, &name.owner, &name.namespace, &name.key));
+            .map(|(name, _)| item(db, &name.owner, &name.namespace, &name.key));
         for (found, (_, score)) in try_join_all(reads).await?.into_iter().zip(few) {
-            let Some((mut item, bytes)) = found else {
-                continue;
-            };
-            returned = returned.saturating_add(bytes);
-            if returned > search.page_bytes {
-                return Ok(Found::TooMuchToReturn);
-            }
-            item.score = Some(*score);
-            items.push(item);
+            items.extend(found.map(|item| Item {
+                score: Some(*score),
+                ..item
+            }));
         }
     }
     Ok(Found::Items(items))

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     assistants::{
         Change, Content, Limits,
-        request::{Filter, Search, SortBy},
+        request::{Columns, Filter, Search, SortBy},
         store::{
             AssistantRow, ChangedAssistant, CreatedAssistant, NewAssistant, SYSTEM, Subject,
             VersionQuery, VersionRow, next_content,
@@ -34,6 +34,11 @@ const COLUMNS: &str =
 const BY_ID: &str = formatcp!(
     "SELECT {COLUMNS}, updated_at, assistant_id, owner FROM assistants WHERE assistant_id = ?1"
 );
+
+/// What is not requested is not read.
+const SHOWN: &str = "SELECT version, graph_id, name, description, CASE WHEN ?2 THEN metadata ELSE '{}' END, type, \
+     CASE WHEN ?3 THEN config END, CASE WHEN ?4 THEN context END, created_at, updated_at, assistant_id, owner \
+     FROM assistants WHERE assistant_id = ?1";
 
 const INSERT: &str = formatcp!(
     "INSERT INTO assistants ({COLUMNS}, updated_at, assistant_id, owner) \
@@ -72,6 +77,17 @@ const WEIGHT: &str = concat!(
     " + octet_length(name) + coalesce(octet_length(description), 0)"
 );
 
+/// The same of what is requested of an assistant.
+const WEIGHT_SHOWN: &str = concat!(
+    "CASE WHEN ?3 THEN ",
+    weight!("type", "config"),
+    " ELSE 0 END + CASE WHEN ?4 THEN ",
+    weight!("type", "context"),
+    " ELSE 0 END + CASE WHEN ?2 THEN ",
+    json_weight!("metadata"),
+    " ELSE 0 END + octet_length(name) + coalesce(octet_length(description), 0)"
+);
+
 const VERSIONS: &str = formatcp!(
     "SELECT version, metadata, {WEIGHT} FROM assistant_versions WHERE assistant_id = ?1 ORDER BY version DESC"
 );
@@ -80,7 +96,7 @@ const VERSIONS: &str = formatcp!(
 macro_rules! page {
     ($owner:literal, $column:literal, $order:literal) => {
         formatcp!(
-            "SELECT assistant_id, graph_id, name, metadata, {WEIGHT} \
+            "SELECT assistant_id, graph_id, name, metadata, {WEIGHT_SHOWN} \
              FROM assistants WHERE {owner} ORDER BY {column} {order}, assistant_id {order}",
             owner = $owner,
             column = $column,
@@ -191,12 +207,14 @@ pub(super) fn create_assistant(
 }
 
 pub(super) fn assistant(db: &Connection, subject: &Subject) -> Result<Option<AssistantRow>> {
-    let sees = |row: &AssistantRow| {
-        let viewer = subject.viewer.as_ref();
-        viewer.is_none_or(|viewer| *viewer == row.owner || &*row.owner == SYSTEM)
-            && subject.graphs.contains(&row.content.graph)
-    };
-    Ok(by_id(db, subject.id)?.filter(sees))
+    let (viewer, graphs) = (&subject.viewer, &subject.graphs);
+    Ok(by_id(db, subject.id)?.filter(|row| is_visible(row, viewer, graphs)))
+}
+
+fn is_visible(row: &AssistantRow, viewer: &Option<Arc<str>>, graphs: &[Arc<str>]) -> bool {
+    let viewer = viewer.as_ref();
+    viewer.is_none_or(|viewer| *viewer == row.owner || &*row.owner == SYSTEM)
+        && graphs.contains(&row.content.graph)
 }
 
 pub(super) fn change_assistant(
@@ -316,13 +334,19 @@ fn size(row: &Row<'_>, column: usize) -> Result<u64> {
 fn each(
     db: &Connection,
     filter: &Filter,
-    order: usize,
+    (order, columns): (usize, Columns),
     mut visit: impl FnMut(&Row<'_>) -> Result<bool>,
 ) -> Result<()> {
     let texts = if filter.viewer.is_some() { OWNED } else { ALL };
     let part = filter.name.as_ref().map(|name| name.to_lowercase());
     let mut statement = db.prepare_cached(texts[order])?;
-    let mut rows = statement.query([filter.viewer.as_deref()])?;
+    let Columns {
+        metadata,
+        config,
+        context,
+    } = columns;
+    let viewer = filter.viewer.as_deref();
+    let mut rows = statement.query(params![viewer, metadata, config, context])?;
     while let Some(row) = rows.next()? {
         let corrupt = |error: rusqlite::types::FromSqlError| Error::Corrupt(error.to_string());
         let graph = row.get_ref(1)?.as_str().map_err(corrupt)?;
@@ -348,10 +372,12 @@ fn each(
 pub(super) fn search_assistants(
     db: &Connection,
     search: &Search,
+    columns: Columns,
 ) -> Result<Vec<(AssistantId, u64)>> {
     let mut found = Vec::new();
     let mut skip = search.offset;
-    each(db, &search.filter, search.order(SortBy::ALL), |row| {
+    let order = search.order(SortBy::ALL);
+    each(db, &search.filter, (order, columns), |row| {
         if skip > 0 {
             skip -= 1;
         } else if found.len() < search.limit {
@@ -367,21 +393,24 @@ pub(super) fn assistants(
     ids: &[AssistantId],
     viewer: &Option<Arc<str>>,
     graphs: &Arc<[Arc<str>]>,
+    columns: Columns,
 ) -> Result<Vec<AssistantRow>> {
+    let Columns {
+        metadata,
+        config,
+        context,
+    } = columns;
     let rows = ids.iter().map(|id| {
-        let subject = Subject {
-            id: *id,
-            viewer: viewer.clone(),
-            graphs: graphs.clone(),
-        };
-        assistant(db, &subject)
+        let key = params![id, metadata, config, context];
+        let found = one(db, SHOWN, key, assistant_of)?;
+        Ok(found.filter(|row| is_visible(row, viewer, graphs)))
     });
     rows.filter_map(Result::transpose).collect()
 }
 
 pub(super) fn count_assistants(db: &Connection, filter: &Filter) -> Result<u64> {
     let mut count = 0;
-    each(db, filter, 0, |_| {
+    each(db, filter, (0, Columns::NONE), |_| {
         count += 1;
         Ok(true)
     })?;

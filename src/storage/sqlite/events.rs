@@ -117,6 +117,36 @@ pub(super) fn events(
     event::row::events_after(rows, number, limit)
 }
 
+/// What the rows of [`events`] weigh.
+const WEIGHTS: &str = concat!(
+    "SELECT e.event_number, coalesce(",
+    json_weight!("e.payload"),
+    ", 0) + coalesce(",
+    json_weight!("f.facts"),
+    ", 0) FROM events e LEFT JOIN event_facts f \
+       ON f.tree_id = e.tree_id AND f.thread_id = e.thread_id \
+      AND f.event_number = e.event_number - (e.kind = ?5) \
+     WHERE e.tree_id = ?1 AND e.thread_id = ?2 AND e.event_number > ?3 \
+     ORDER BY e.event_number LIMIT ?4"
+);
+
+/// The numbers of the rows of [`events`], and what these weigh.
+pub(super) fn event_weights(
+    db: &Connection,
+    tree: TreeId,
+    thread: ThreadId,
+    after: i64,
+    limit: usize,
+) -> Result<Vec<(i64, u64)>> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let both = event_code!(CREATED_AND_FINISHED);
+    let mut statement = db.prepare_cached(WEIGHTS)?;
+    let rows = statement.query_map(params![tree, thread, after, limit, both], |row| {
+        Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs()))
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 /// The types are those of a partial index.
 pub(super) const NAMING: &str = concat!(
     "SELECT event_number, kind, payload, branch_id, checkpoint_id, run_id, message_id, \

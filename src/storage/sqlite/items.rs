@@ -132,7 +132,10 @@ pub(super) fn item(
     namespace: &Namespace,
     key: &str,
 ) -> Result<Option<Item>> {
-    Ok(sized_item(db, owner, namespace, key)?.map(|(item, _)| item))
+    let mut statement = db.prepare_cached(SELECT)?;
+    let now = Timestamp::now().0;
+    let mut rows = statement.query(params![&**owner, bytes(namespace), key, now])?;
+    rows.next()?.map(|row| item_of(row, owner)).transpose()
 }
 
 pub(super) fn item_weight(
@@ -145,23 +148,6 @@ pub(super) fn item_weight(
     let name = params![&**owner, bytes(namespace), key, Timestamp::now().0];
     let found = statement.query_row(name, |row| row.get::<_, i64>(0));
     Ok(found.optional()?.map(i64::unsigned_abs))
-}
-
-/// An item, and how many bytes its value has where it is stored.
-pub(super) fn sized_item(
-    db: &Connection,
-    owner: &Arc<str>,
-    namespace: &Namespace,
-    key: &str,
-) -> Result<Option<(Item, usize)>> {
-    let mut statement = db.prepare_cached(SELECT)?;
-    let now = Timestamp::now().0;
-    let mut rows = statement.query(params![&**owner, bytes(namespace), key, now])?;
-    let Some(row) = rows.next()? else {
-        return Ok(None);
-    };
-    let size = row.get_ref(3)?.as_blob().map_or(0, <[u8]>::len);
-    Ok(Some((item_of(row, owner)?, size)))
 }
 
 pub(super) fn put_item(db: &Connection, put: &Put, most: usize) -> Result<bool> {

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::items::{bound, namespace_of, sized_item};
+use super::items::{bound, item, item_weight, namespace_of};
 use crate::{
     checkpoint::{Error, Result, codec},
     store::{
@@ -71,6 +71,15 @@ pub(super) fn nearest_items(db: &Connection, search: &Nearest) -> Result<Found> 
             if !ranking.may_read(stored.len()) {
                 return Ok(Found::TooMuchToRead);
             }
+            let tag = if ranking.filters() {
+                row.get_ref(3)?.as_str().map_err(|error| corrupt(&error))?
+            } else {
+                ""
+            };
+            let weight = codec::weight(tag, stored.len());
+            if !ranking.reserve(usize::try_from(weight).unwrap_or(usize::MAX)) {
+                return Ok(Found::NoMemory);
+            }
             let name = Name {
                 namespace: namespace_of(row)?,
                 key: row.get(1)?,
@@ -79,21 +88,24 @@ pub(super) fn nearest_items(db: &Connection, search: &Nearest) -> Result<Found> 
             let vector = row.get_ref(2)?.as_blob_or_null();
             let vector = vector.map_err(|error| corrupt(&error))?;
             ranking.offer(name, vector, || -> Result<Value> {
-                let tag = row.get_ref(3)?.as_str().map_err(|error| corrupt(&error))?;
                 codec::decode(tag, stored).map_err(|error| corrupt(&error))
             })?;
         }
     }
     let (mut items, mut returned) = (vec![], 0_usize);
     for (name, score) in ranking.finish() {
-        let Some((mut item, bytes)) = sized_item(db, &name.owner, &name.namespace, &name.key)?
-        else {
-            continue;
-        };
-        returned = returned.saturating_add(bytes);
+        let (owner, namespace, key) = (&name.owner, &name.namespace, &name.key);
+        let weight = item_weight(db, owner, namespace, key)?.unwrap_or(0);
+        returned = returned.saturating_add(usize::try_from(weight).unwrap_or(usize::MAX));
         if returned > search.page_bytes {
             return Ok(Found::TooMuchToReturn);
         }
+        if !search.reserve(returned) {
+            return Ok(Found::NoMemory);
+        }
+        let Some(mut item) = item(db, owner, namespace, key)? else {
+            continue;
+        };
         item.score = Some(score);
         items.push(item);
     }

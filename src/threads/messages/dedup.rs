@@ -5,10 +5,11 @@ use std::sync::Arc;
 use super::{NewMessage, QueuedMessage};
 use crate::{
     id::RunId,
-    runs::request::Kwargs,
+    runs::{request::Kwargs, shared::memory::ChangeMemory},
     threads::{Result, Service},
     tree::{
         Tx, event,
+        load::StateMemory,
         messages::{
             content::{MessageContents, id_of},
             post::id_exists,
@@ -37,13 +38,13 @@ impl Service {
         &self,
         tx: &mut dyn Tx,
         thread: &ThreadRow,
-        values: &MessageContents<'_>,
+        (values, memory): (&MessageContents<'_>, &ChangeMemory),
         new: &NewMessage,
     ) -> Result<Option<QueuedMessage>> {
         let Some(id) = &new.to.id else {
             return Ok(None);
         };
-        let pending = self.find_pending(tx, thread, id).await?;
+        let pending = self.find_pending(tx, thread, id, memory).await?;
         let found = match pending {
             Some(found) => found,
             None => match find_stored(tx, thread, values, id).await? {
@@ -80,9 +81,14 @@ impl Service {
         tx: &mut dyn Tx,
         thread: &ThreadRow,
         id: &Arc<str>,
+        memory: &ChangeMemory,
     ) -> Result<Option<Duplicate>> {
+        let runs = &self.shared.parts.runs;
         for open in tx.open_runs(thread.tree, thread.id).await? {
-            let row = self.shared.parts.runs.run(thread.id, open.id).await?;
+            // It does not wait for memory, since it has a connection.
+            let weight = runs.run_weight(thread.id, open.id).await?;
+            memory.take(weight.unwrap_or(0))?;
+            let row = runs.run(thread.id, open.id).await?;
             let Some(kwargs) = row.and_then(|row| Kwargs::from_value(&row.kwargs).ok()) else {
                 continue;
             };

@@ -8,16 +8,48 @@ use std::{
 
 use crate::{
     id::CheckpointId,
-    runs::request::Kwargs,
+    runs::{
+        listing::{BATCH_BYTES, IN_MEMORY},
+        shared::memory::ReadMemory,
+    },
+    store::memory::ItemMemory,
     threads::{Result, Service},
     tree::{
-        Read,
+        self, Read,
         messages::content::MessageContents,
         projection::is_text,
         store::rows::{MessageChange, MessageNode, ThreadEvent, ThreadRow},
     },
     value::Value,
 };
+
+/// The memory of what a page has, and of what is about to be read for it.
+pub(crate) struct PageMemory {
+    /// Without it none is counted.
+    memory: Option<ReadMemory>,
+    /// What the page has weighs so much.
+    pub weight: u64,
+}
+
+impl PageMemory {
+    /// That of a page which has nothing yet.
+    pub fn new(memory: Option<ReadMemory>) -> Self {
+        Self { memory, weight: 0 }
+    }
+
+    /// Takes memory for what is about to be read and weighs at most so much.
+    ///
+    /// # Errors
+    /// There is not enough.
+    pub fn begin(&self, weight: u64) -> Result<()> {
+        let memory = self.memory.as_ref();
+        if memory.is_none_or(|memory| memory.resize(self.weight.saturating_add(weight))) {
+            Ok(())
+        } else {
+            Err(tree::Error::no_memory().into())
+        }
+    }
+}
 
 /// States that one request may load for messages that are in no newer state.
 const LOADS: usize = 200;
@@ -48,7 +80,7 @@ impl MessageLookup<'_> {
 
     /// Loads a state; of one that is too large for that nothing is known.
     pub async fn load(&mut self, at: CheckpointId) -> Result<()> {
-        if self.states.contains_key(&at) || self.budget == 0 {
+        if !self.is_new(at) {
             return Ok(());
         }
         self.budget -= 1;
@@ -57,6 +89,25 @@ impl MessageLookup<'_> {
         found.retain(|id, _| self.wanted.contains(id));
         self.states.insert(at, found);
         Ok(())
+    }
+
+    /// Whether a state is still to be loaded.
+    fn is_new(&self, at: CheckpointId) -> bool {
+        !self.states.contains_key(&at) && self.budget > 0
+    }
+
+    /// [`load`](Self::load) for a page, which has memory for it before.
+    async fn load_for(&mut self, page: &mut PageMemory, at: CheckpointId) -> Result<()> {
+        if !self.is_new(at) {
+            return Ok(());
+        }
+        // A larger one takes memory by itself.
+        page.begin(BATCH_BYTES)?;
+        self.load(at).await?;
+        let found = self.states.get(&at).into_iter().flatten();
+        let found: usize = found.map(|(_, message)| message.memory()).sum();
+        page.weight += found as u64 / IN_MEMORY;
+        page.begin(0)
     }
 }
 
@@ -84,23 +135,25 @@ impl Service {
     }
 
     /// The messages that events of a thread are about, as stored at the events' checkpoints, by
-    /// number of the event. A message in the queue is read from its run's input.
+    /// number of the event, and how many of the events were looked at: those behind messages of more than `most`
+    /// bytes are not. A message in the queue is read from its run's input.
     ///
     /// # Errors
-    /// The storage failed.
+    /// There is no memory for them, or the storage failed.
     pub(crate) async fn event_messages(
         &self,
         read: &mut dyn Read,
         thread: &ThreadRow,
         events: &[ThreadEvent],
-    ) -> Result<HashMap<i64, Value>> {
+        (page, most): (&mut PageMemory, usize),
+    ) -> Result<(HashMap<i64, Value>, usize)> {
         let ids: HashSet<Arc<str>> = events
             .iter()
             .filter(|event| is_text(event))
             .filter_map(|event| event.message_id.clone())
             .collect();
         if ids.is_empty() {
-            return Ok(HashMap::new());
+            return Ok((HashMap::new(), events.len()));
         }
         let nodes = read
             .nodes_of(thread.tree, ids.iter().cloned().collect())
@@ -115,14 +168,23 @@ impl Service {
                 *known = (*known).max(checkpoint);
             }
         }
-        let mut found = HashMap::new();
-        for event in events.iter().filter(|event| is_text(event)) {
+        let (mut found, mut bytes) = (HashMap::new(), 0);
+        for (index, event) in events.iter().enumerate() {
+            if bytes > most {
+                return Ok((found, index));
+            }
+            if !is_text(event) {
+                continue;
+            }
             let Some(id) = &event.message_id else {
                 continue;
             };
             let at = event.checkpoint.or_else(|| first(&nodes, event));
             let Some(at) = at else {
                 if let Some(message) = self.queued(read, thread, event).await? {
+                    page.weight += message.memory() as u64 / IN_MEMORY;
+                    page.begin(0)?;
+                    bytes += message.rough_size();
                     found.insert(event.number, message);
                 }
                 continue;
@@ -130,18 +192,20 @@ impl Service {
             let mut message = None;
             if fixed.contains(id) {
                 if let Some(newest) = newest.get(&event.branch) {
-                    lookup.load(*newest).await?;
+                    lookup.load_for(page, *newest).await?;
                 }
                 message = lookup.any(id);
             }
             if message.is_none() {
+                lookup.load_for(page, at).await?;
                 message = lookup.get(id, at).await?;
             }
             if let Some(message) = message {
+                bytes += message.rough_size();
                 found.insert(event.number, message);
             }
         }
-        Ok(found)
+        Ok((found, events.len()))
     }
 
     /// A message that is in no state yet: it is in the input of its pending run, whose event is the
@@ -161,17 +225,17 @@ impl Service {
         let Some(run) = run_of(event).or_else(|| run_of(next.first()?)) else {
             return Ok(None);
         };
-        let row = self.shared.parts.runs.run(event.thread, run).await?;
-        let kwargs = row.and_then(|row| Kwargs::from_value(&row.kwargs).ok());
         let channel = self.shared.message_channel(&thread.metadata);
-        let input = kwargs.and_then(|kwargs| kwargs.input);
-        let list = input.as_ref().and_then(|input| input.get(&channel));
-        let list = match list {
-            Some(Value::List(items)) => items.as_slice(),
-            Some(one) => std::slice::from_ref(one),
-            None => &[],
-        };
-        Ok(by_id(list).remove(id))
+        let found = self.shared.of_request(event.thread, run, |_, kwargs| {
+            let input = kwargs.input.as_ref();
+            let list = match input.and_then(|input| input.get(&channel)) {
+                Some(Value::List(items)) => items.as_slice(),
+                Some(one) => std::slice::from_ref(one),
+                None => &[],
+            };
+            by_id(list).remove(id)
+        });
+        Ok(found.await?.flatten())
     }
 }
 

@@ -69,14 +69,13 @@ impl Service {
             return Ok(self.store_post(id, &new, None, None).await?.0);
         };
         let before = match request.id {
-            Some(run) => self.runs.find_run(id, run).await?,
+            Some(run) => self.earlier_run(id, run).await?,
             None => None,
         };
-        if let Some(run) = before {
-            let graph = self.shared.graph_of(&run.metadata);
+        if let Some((run, graph)) = before {
             let (stored, _) = self.store_post(id, &new, None, graph).await?;
             return Ok(StoredPost {
-                run: Some(run.id),
+                run: Some(run),
                 ..stored
             });
         }
@@ -88,6 +87,18 @@ impl Service {
             self.runs.launch(&request, registration, created).await?;
         }
         Ok(stored)
+    }
+
+    /// A run that an earlier attempt of the request created, and its graph.
+    async fn earlier_run(
+        &self,
+        thread: ThreadId,
+        run: RunId,
+    ) -> Result<Option<(RunId, Option<Arc<Registered>>)>> {
+        let found = self.shared.of_request(thread, run, |row, _| {
+            (row.id, self.shared.graph_of(&row.metadata))
+        });
+        Ok(found.await?)
     }
 
     async fn store_post(

@@ -85,7 +85,7 @@ impl Service {
         let values = self
             .shared
             .conversation_in(&thread, channel.clone(), Some(&memory));
-        let duplicate = self.find_duplicate(&mut *tx, &thread, &values, &new);
+        let duplicate = self.find_duplicate(&mut *tx, &thread, (&values, &memory), &new);
         if let Some(queued) = duplicate.await? {
             return Ok(queued);
         }

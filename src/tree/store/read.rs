@@ -128,6 +128,16 @@ pub trait Read: Send {
         limit: usize,
     ) -> Result<Vec<ThreadEvent>, Error>;
 
+    /// The numbers of the rows that have these events, and what their payloads weigh, without reading them: a row has up
+    /// to two events, the last of which has its number.
+    async fn event_weights(
+        &mut self,
+        tree: TreeId,
+        thread: ThreadId,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<(i64, u64)>, Error>;
+
     /// Events that name these branches: `BranchCreated`, `BranchRenamed` and `BranchDeleted`, of
     /// each branch in order.
     async fn naming_events(

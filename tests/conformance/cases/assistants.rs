@@ -5,7 +5,7 @@ use std::sync::Arc;
 use backstitch::{
     assistants::{
         Change, Content, Limits,
-        request::{Filter, Search, SortBy},
+        request::{Columns, Filter, Search, SortBy},
         store::{ChangedAssistant, CreatedAssistant, NewAssistant, SYSTEM, Subject, VersionQuery},
     },
     id::AssistantId,
@@ -81,7 +81,10 @@ pub async fn an_assistant_comes_back_with_every_field_to_whom_it_is(b: &Backend)
         let row = b.assistants.assistant(subject.clone()).await.unwrap();
         assert_eq!(row.is_some(), is_seen, "{subject:?}");
         let ids = vec![subject.id];
-        let rows = b.assistants.assistants(ids, subject.viewer, subject.graphs);
+        let (viewer, graphs) = (subject.viewer, subject.graphs);
+        let rows = b
+            .assistants
+            .assistants(ids, viewer, graphs, Columns::default());
         assert_eq!(rows.await.unwrap(), Vec::from_iter(row));
     }
     let taken = NewAssistant { id, ..own.clone() };
@@ -186,7 +189,7 @@ pub async fn assistants_are_listed_in_every_order_with_their_sizes(b: &Backend) 
         };
         let found = b
             .assistants
-            .search_assistants(search.clone())
+            .search_assistants(search.clone(), Columns::default())
             .await
             .unwrap();
         let second = Search {
@@ -194,7 +197,11 @@ pub async fn assistants_are_listed_in_every_order_with_their_sizes(b: &Backend) 
             offset: 1,
             ..search
         };
-        let page = b.assistants.search_assistants(second).await.unwrap();
+        let page = b
+            .assistants
+            .search_assistants(second, Columns::default())
+            .await
+            .unwrap();
         assert_eq!(
             page,
             found.iter().skip(1).take(1).copied().collect::<Vec<_>>()

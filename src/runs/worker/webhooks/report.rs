@@ -55,7 +55,7 @@ impl Service {
                 Made::Nothing => return Ok(None),
                 Made::Report(report) => return Ok(Some(report)),
                 Made::Waits(payer, bytes) => {
-                    waited = Some(self.memory().wait(&payer, bytes).await);
+                    waited = Some(self.states().budget().wait(&payer, bytes).await);
                 }
             }
         }
@@ -102,7 +102,7 @@ impl Service {
             return Ok(Made::Nothing);
         };
         let run = &ended.run;
-        let budget = self.memory();
+        let budget = self.states().budget();
         let payer = run.principal.clone().unwrap_or_default();
         let at = self.reported_checkpoint(run).await?;
         let values = match at {

@@ -15,6 +15,17 @@ use crate::{
     value::{Map, Value},
 };
 
+/// What clients put into an assistant weighs, as far as it is requested.
+pub(super) const WEIGHT_SHOWN: &str = concat!(
+    "(CASE WHEN $8::boolean THEN ",
+    weight!("type", "config"),
+    " ELSE 0 END + CASE WHEN $9::boolean THEN ",
+    weight!("type", "context"),
+    " ELSE 0 END + CASE WHEN $7::boolean THEN ",
+    json_weight!("metadata::text"),
+    " ELSE 0 END + octet_length(name) + COALESCE(octet_length(description), 0))::bigint AS weight"
+);
+
 /// A content as it is bound.
 pub(super) struct Bound<'a> {
     pub(super) graph: &'a str,
@@ -47,7 +58,11 @@ impl<'a> Bound<'a> {
 pub(super) fn content_of(row: &Row) -> Result<Content, Error> {
     let tag: &str = column(row, "type")?;
     let map = |name: &str| {
-        let decoded = codec::decode(tag, column(row, name)?);
+        // What was not requested.
+        let Some(bytes) = column::<Option<&[u8]>>(row, name)? else {
+            return Ok(Map::new());
+        };
+        let decoded = codec::decode(tag, bytes);
         match decoded.map_err(|error| Error::Corrupt(error.to_string()))? {
             Value::Map(map) => Ok(Arc::unwrap_or_clone(map)),
             _ => Err(Error::Corrupt(format!("column {name}: not a map"))),

@@ -27,18 +27,23 @@ const WITH_BRANCH: &str = "CROSS JOIN LATERAL (
 const THREAD_COLUMNS: &str = "t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, GREATEST(t.updated_at, b.updated_at) AS updated_at,
           b.updated_at AS state_updated_at, b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, b.outcome, b.error, b.busy";
 
-/// The columns of a page without the metadata and the config of a thread.
-const ROW: &str = "thread_id, tree_id, created_at, updated_at, state_updated_at, branch_id, head_checkpoint_id, head_depth, writer_epoch, outcome, error, busy";
+/// The columns of a page without the JSON of a thread.
+const ROW: &str = "thread_id, tree_id, created_at, updated_at, state_updated_at, branch_id, head_checkpoint_id, head_depth, writer_epoch, outcome, busy";
+
+/// What is shown of the metadata and of the config of a thread `p`: what is not requested is not read.
+const METADATA: &str = "CASE WHEN $11::boolean THEN p.metadata::text
+       WHEN $12::boolean THEN jsonb_build_object('graph_id', p.metadata -> 'graph_id')::text ELSE '{}' END";
+const CONFIG: &str = "CASE WHEN $13::boolean THEN p.config::text ELSE '{}' END";
 
 /// A page in its order, with metadata and configs of the first threads of it, as long as all of these have few bytes:
 /// what is not sent takes no memory.
 macro_rules! bounded {
     ($page:expr, $by:expr) => {
         formatcp!(
-            "SELECT {ROW}, bytes, CASE WHEN sum(bytes) OVER w <= {ROOM} THEN json_metadata END AS metadata,
+            "SELECT {ROW}, CASE WHEN $14::boolean THEN error END AS error, bytes, CASE WHEN sum(bytes) OVER w <= {ROOM} THEN json_metadata END AS metadata,
        CASE WHEN sum(bytes) OVER w <= {ROOM} THEN json_config END AS config
-  FROM (SELECT {ROW}, json_metadata, json_config, octet_length(json_metadata) + octet_length(json_config) AS bytes
-          FROM ({page}) p CROSS JOIN LATERAL (SELECT p.metadata::text AS json_metadata, p.config::text AS json_config OFFSET 0) j) y
+  FROM (SELECT {ROW}, error, json_metadata, json_config, octet_length(json_metadata) + octet_length(json_config) AS bytes
+          FROM ({page}) p CROSS JOIN LATERAL (SELECT {METADATA} AS json_metadata, {CONFIG} AS json_config OFFSET 0) j) y
 WINDOW w AS (ORDER BY {by} ROWS UNBOUNDED PRECEDING)
  ORDER BY {by}",
             page = $page,
@@ -332,7 +337,8 @@ pub(in super::super) async fn search(db: &Object, page: &ThreadPage) -> Result<V
         None => (LATEST, Uuid::max()),
     };
     let at = Time(at);
-    let params: Params<'_, 10> = [
+    let columns = &page.columns;
+    let params: Params<'_, 14> = [
         &bound.ids,
         &bound.metadata,
         &bound.status,
@@ -343,6 +349,10 @@ pub(in super::super) async fn search(db: &Object, page: &ThreadPage) -> Result<V
         &offset,
         &at,
         &id,
+        &columns.metadata,
+        &columns.graph,
+        &columns.config,
+        &columns.error,
     ];
     let rows = db.query(&statement, &params).await?;
     Ok(rows.iter().map(listed_of).collect::<Result<_, _>>()?)

@@ -39,8 +39,11 @@ pub(super) fn assistant_of(row: &Row<'_>) -> rusqlite::Result<AssistantRow> {
 pub(super) fn version_of(row: &Row<'_>) -> rusqlite::Result<VersionRow> {
     let tag = row.get_ref(5)?.as_str()?;
     let map = |column: usize| {
-        let decoded = codec::decode(tag, row.get_ref(column)?.as_blob()?);
-        match decoded.map_err(|error| unreadable(column, error))? {
+        // What was not requested.
+        let Some(bytes) = row.get_ref(column)?.as_blob_or_null()? else {
+            return Ok(Map::new());
+        };
+        match codec::decode(tag, bytes).map_err(|error| unreadable(column, error))? {
             Value::Map(map) => Ok(Arc::unwrap_or_clone(map)),
             _ => Err(unreadable(column, "not a map")),
         }

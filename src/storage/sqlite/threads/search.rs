@@ -8,17 +8,22 @@ use super::{super::columns::json_map, narrow::narrowed, rows::read_listed};
 use crate::{
     checkpoint::Result,
     id::ThreadId,
-    tree::search::{Listed, Room, SortBy, ThreadFilter, ThreadPage},
+    tree::search::{Columns, Listed, Room, SortBy, ThreadFilter, ThreadPage},
     value::contains_map,
 };
+
+/// What is read of the metadata and of the config of a thread.
+const METADATA: &str = "CASE WHEN ?6 THEN t.metadata \
+     WHEN ?7 THEN json_object('graph_id', json_extract(t.metadata, '$.graph_id')) ELSE json_object() END";
+const CONFIG: &str = "CASE WHEN ?8 THEN t.config ELSE json_object() END";
 
 /// The columns of [`read_listed`] and those that follow: the key of a page.
 macro_rules! columns {
     ($at:literal) => {
         formatcp!(
-            "t.thread_id, t.tree_id, t.metadata, t.config, t.created_at, t.updated_at, \
+            "t.thread_id, t.tree_id, {METADATA}, {CONFIG}, t.created_at, t.updated_at, \
              b.updated_at, b.branch_id, b.head_checkpoint_id, b.head_depth, b.writer_epoch, \
-             b.outcome, b.error, \
+             b.outcome, CASE WHEN ?9 THEN b.error END, \
              EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id \
                AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running') \
                AND coalesce(r.branch_id, t.active_branch_id) = t.active_branch_id) AS busy, \
@@ -260,6 +265,7 @@ pub(in super::super) fn search(db: &Connection, page: &ThreadPage) -> Result<Vec
 pub(in super::super) fn count(db: &Connection, filter: &ThreadFilter) -> Result<u64> {
     let page = ThreadPage {
         filter: filter.clone(),
+        columns: Columns::NONE,
         ..ThreadPage::default()
     };
     let mut count = 0;
@@ -288,6 +294,14 @@ fn each(
     let principal = filter.principal.as_deref();
     let status = filter.status.map(|status| status.as_str());
     let mode = filter.mode.as_str();
+    let Columns {
+        graph,
+        config,
+        error,
+        ..
+    } = page.columns;
+    // The filter looks at it.
+    let metadata = page.columns.metadata || !filter.metadata.is_empty();
     let mut rows = if page.is_in_order() {
         let (at, id) = match &page.after {
             Some(_) if page.sort_by == SortBy::ThreadId => match page.first_id() {
@@ -299,13 +313,18 @@ fn each(
             None if page.ascending => (i64::MIN, ThreadId(Uuid::nil())),
             None => (i64::MAX, ThreadId(Uuid::max())),
         };
-        statement.query(params![principal, status, mode, at, id])?
+        statement.query(params![
+            principal, status, mode, at, id, metadata, graph, config, error
+        ])?
     } else {
         let ids = filter.ids.as_ref().map(|ids| {
             let ids = ids.iter().map(|id| format!("\"{}\"", id.0.simple()));
             format!("[{}]", ids.collect::<Vec<_>>().join(","))
         });
-        statement.query(params![principal, status, mode, page.sort_by.as_str(), ids])?
+        let sort_by = page.sort_by.as_str();
+        statement.query(params![
+            principal, status, mode, sort_by, ids, metadata, graph, config, error
+        ])?
     };
     while let Some(row) = rows.next()? {
         if !filter.metadata.is_empty() && !contains_map(&json_map(row, 2)?, &filter.metadata) {

@@ -9,7 +9,10 @@ use super::{
 use crate::{
     assistants::{
         Change, Limits,
-        request::{Filter as AssistantFilter, Search as AssistantSearch, SortBy as AssistantOrder},
+        request::{
+            Columns as AssistantColumns, Filter as AssistantFilter, Search as AssistantSearch,
+            SortBy as AssistantOrder,
+        },
         store::{NewAssistant, Subject, VersionQuery},
     },
     crons::{
@@ -71,6 +74,7 @@ async fn items<S: Rooms>(store: &S) {
             scan_rows: 10_000,
             scan_bytes: 1 << 24,
             page_bytes: 1 << 24,
+            memory: None,
         };
         store.search_items(search).await.unwrap();
         let listing = Listing {
@@ -94,6 +98,7 @@ async fn items<S: Rooms>(store: &S) {
         scan_rows: 10_000,
         scan_bytes: 1 << 24,
         page_bytes: 1 << 24,
+        memory: None,
     };
     store.nearest_items(nearest).await.unwrap();
     assert!(
@@ -146,7 +151,7 @@ async fn assistants<S: Rooms>(store: &S, known: &Known) {
     store.versions(subject(id), vec![1, 2]).await.unwrap();
     let graphs: Arc<[Arc<str>]> = [Arc::from("agent")].into();
     store
-        .assistants(vec![id], Some(ann()), graphs)
+        .assistants(vec![id], Some(ann()), graphs, AssistantColumns::default())
         .await
         .unwrap();
     for viewer in [None, Some(ann())] {
@@ -165,7 +170,10 @@ async fn assistants<S: Rooms>(store: &S, known: &Known) {
                     sort_by: *sort_by,
                     ascending,
                 };
-                let found = store.search_assistants(search).await.unwrap();
+                let found = store
+                    .search_assistants(search, AssistantColumns::default())
+                    .await
+                    .unwrap();
                 assert_eq!(found.len(), PAGE);
             }
         }

@@ -1,0 +1,138 @@
+//! `select` of lists: what is not selected is not even read, so that it can be left out where it is too large or
+//! cannot be read.
+
+use serde_json::{Value, json};
+use test_support::client::Client;
+use test_support::on_both_storages;
+use test_support::place::{Place, serve};
+use test_support::server::Setup;
+use test_support::tables::execute;
+use test_support::talk::{agent_thread, ok, patch, say};
+
+on_both_storages!(
+    what_is_not_selected_of_threads_is_not_read,
+    threads_show_their_values_without_their_metadata,
+    what_is_not_selected_of_assistants_is_not_read,
+    an_assistant_that_is_too_large_is_shown_without_its_large_fields,
+);
+
+/// What a search selects, once it was found that it can be read or not.
+fn search(client: &Client, path: &str, select: &[&str]) -> Option<Value> {
+    let answer = client.post(path, &json!({"select": select}));
+    if answer.status == 500 {
+        return None;
+    }
+    Some(ok(answer, 200)[0].clone())
+}
+
+fn what_is_not_selected_of_threads_is_not_read(place: &Place) {
+    let (server, client) = serve(place);
+    let new = json!({"metadata": {"m": 1}});
+    let thread = ok(client.post("/threads", &new), 200)["thread_id"].clone();
+    let threads = |select: &[&str]| search(&client, "/threads/search", select);
+    let rest = ["thread_id", "status", "error", "interrupts"];
+    // No thread has such a config, and none can be read that has.
+    execute(place, &server, "UPDATE threads SET config = '[]'").unwrap();
+    assert_eq!(threads(&["config"]), None);
+    assert_eq!(threads(&["metadata"]), Some(json!({"metadata": {"m": 1}})));
+    assert_eq!(
+        threads(&rest),
+        Some(json!({"thread_id": thread, "status": "idle"}))
+    );
+    if !place.is_postgres() {
+        execute(place, &server, "UPDATE threads SET metadata = '[]'").unwrap();
+        assert_eq!(threads(&["metadata"]), None);
+        assert_eq!(
+            threads(&rest),
+            Some(json!({"thread_id": thread, "status": "idle"}))
+        );
+    }
+}
+
+fn threads_show_their_values_without_their_metadata(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = agent_thread(&client);
+    say(&client, &thread, "hi");
+    let whole = ok(client.post("/threads/search", &json!({})), 200)[0].clone();
+    assert_eq!(whole["values"]["messages"].as_array().unwrap().len(), 2);
+    for select in [
+        vec!["values"],
+        vec!["interrupts"],
+        vec!["config", "error"],
+        vec!["metadata", "updated_at"],
+    ] {
+        let found = search(&client, "/threads/search", &select).unwrap();
+        assert_eq!(found.as_object().unwrap().len(), select.len());
+        for name in select {
+            assert_eq!(found[name], whole[name], "{name}");
+        }
+    }
+    let extract = json!({
+        "select": ["thread_id"], "extract": {"graph": "metadata.graph_id", "last": "values.messages[-1].type"},
+    });
+    let found = ok(client.post("/threads/search", &extract), 200)[0].clone();
+    assert_eq!(
+        found["extracted"],
+        json!({"graph": "agent", "last": "ai"}),
+        "what is extracted is read"
+    );
+    // By values, of which the name of the graph decides how they are read.
+    let by_values =
+        json!({"values": {"messages": whole["values"]["messages"]}, "select": ["thread_id"]});
+    let found = ok(client.post("/threads/search", &by_values), 200);
+    assert_eq!(found, json!([{"thread_id": thread}]));
+}
+
+fn what_is_not_selected_of_assistants_is_not_read(place: &Place) {
+    let (server, client) = serve(place);
+    let new = json!({
+        "graph_id": "counter", "name": "mine", "metadata": {"m": 1}, "config": {"tags": ["t"]}, "context": {"c": 1},
+    });
+    let made = ok(client.post("/assistants", &new), 200);
+    let assistants = |select: &[&str]| {
+        let body = json!({"name": "mine", "select": select});
+        let answer = client.post("/assistants/search", &body);
+        (answer.status == 200).then(|| answer.json()[0].clone())
+    };
+    let unreadable = if place.is_postgres() {
+        "'\\xff'"
+    } else {
+        "x'ff'"
+    };
+    for (column, value, others) in [
+        ("config", unreadable, ["context", "metadata"]),
+        ("context", unreadable, ["metadata", "name"]),
+        ("metadata", "'[]'", ["name", "graph_id"]),
+    ] {
+        assert_eq!(assistants(&[column]), Some(json!({column: made[column]})));
+        let sql = format!("UPDATE assistants SET {column} = {value} WHERE name = 'mine'");
+        assert_eq!(execute(place, &server, &sql), Ok(1));
+        assert_eq!(assistants(&[column]), None);
+        for other in others {
+            assert_eq!(assistants(&[other]), Some(json!({other: made[other]})));
+        }
+    }
+}
+
+fn an_assistant_that_is_too_large_is_shown_without_its_large_fields(place: &Place) {
+    let setup = Setup::example("reference_server")
+        .env("BACKSTITCH_MEMORY_BUDGET", "64")
+        .env("BACKSTITCH_ASSISTANT_BYTES", "4000000");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    // One body after the other fits the memory, the assistant with both does not.
+    let large = json!({"text": "x".repeat(1_000_000)});
+    let new = json!({"graph_id": "counter", "name": "mine", "config": large});
+    let made = ok(client.post("/assistants", &new), 200);
+    let path = format!("/assistants/{}", made["assistant_id"].as_str().unwrap());
+    ok(patch(&client, &path, &json!({"context": large})), 200);
+    let body = json!({"name": "mine"});
+    let refused = client.post("/assistants/search", &body).refused(413);
+    assert!(
+        refused.contains("leave out config, context and metadata with `select`"),
+        "{refused}"
+    );
+    let body = json!({"name": "mine", "select": ["name", "config"]});
+    let found = ok(client.post("/assistants/search", &body), 200);
+    assert_eq!(found[0]["name"], "mine");
+}
