@@ -31,4 +31,5 @@ mod siege;
 mod streams;
 mod thread_pages;
 mod together;
+mod trees;
 mod waiting;
