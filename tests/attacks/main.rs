@@ -12,6 +12,7 @@
 mod bodies;
 mod crowds;
 mod dense;
+mod departures;
 mod fairness;
 mod floods;
 mod hot;
