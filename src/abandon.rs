@@ -83,6 +83,14 @@ pub async fn client_gone() {
     }
 }
 
+/// Does what only reads within work that goes on when its client leaves; `None` if the client left before its end.
+pub async fn unless_client_gone<T>(read: impl Future<Output = T>) -> Option<T> {
+    match CLIENT.try_with(CancellationToken::clone) {
+        Ok(left) => unless_abandoned(left, read).await,
+        Err(_) => Some(read.await),
+    }
+}
+
 /// Whether nobody waits for the response any more: work of many steps begins no other one.
 pub fn is_client_gone() -> bool {
     CLIENT
@@ -117,6 +125,22 @@ mod tests {
         assert!(!went_on);
         let waits = unless_abandoned(abandoned, std::future::pending::<()>());
         assert_eq!(waits.await, None);
+    }
+
+    #[tokio::test]
+    async fn a_read_ends_when_the_client_leaves_and_the_work_around_it_goes_on() {
+        let left = CancellationToken::new();
+        let read = || unless_client_gone(std::future::pending::<()>());
+        let work = async {
+            assert_eq!(unless_client_gone(async { 7 }).await, Some(7));
+            assert_eq!(read().await, None);
+            is_client_gone()
+        };
+        let mut work = pin!(with_client(left.clone(), work));
+        assert!(work.as_mut().now_or_never().is_none());
+        left.cancel();
+        assert!(work.await);
+        assert!(read().now_or_never().is_none(), "outside of a request");
     }
 
     #[tokio::test]

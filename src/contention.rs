@@ -78,13 +78,18 @@ impl<K: Eq + Hash + Copy> Lines<K> {
     /// # Errors
     /// Too many wait, or the wait took too long.
     pub async fn alone(&self, key: K) -> Result<Turn<K>, Crowded> {
-        let (lock, member) = self.join(key)?;
-        self.turn(member, async {
-            Lock::Alone {
-                _guard: lock.write_owned().await,
-            }
-        })
-        .await
+        let line = self.join(key, self.patience.waiting)?;
+        self.turn_alone(line).await
+    }
+
+    /// The same, however many wait: for those whose number is bounded elsewhere.
+    ///
+    /// # Errors
+    /// The wait took too long.
+    #[cfg(feature = "postgres")]
+    pub async fn alone_among_any(&self, key: K) -> Result<Turn<K>, Crowded> {
+        let line = self.join(key, usize::MAX)?;
+        self.turn_alone(line).await
     }
 
     /// Waits until nobody has a turn alone at the key; others may share this one.
@@ -92,10 +97,22 @@ impl<K: Eq + Hash + Copy> Lines<K> {
     /// # Errors
     /// As [`alone`](Self::alone).
     pub async fn shared(&self, key: K) -> Result<Turn<K>, Crowded> {
-        let (lock, member) = self.join(key)?;
+        let (lock, member) = self.join(key, self.patience.waiting)?;
         self.turn(member, async {
             Lock::Shared {
                 _guard: lock.read_owned().await,
+            }
+        })
+        .await
+    }
+
+    async fn turn_alone(
+        &self,
+        (lock, member): (Arc<RwLock<()>>, Member<K>),
+    ) -> Result<Turn<K>, Crowded> {
+        self.turn(member, async {
+            Lock::Alone {
+                _guard: lock.write_owned().await,
             }
         })
         .await
@@ -115,13 +132,13 @@ impl<K: Eq + Hash + Copy> Lines<K> {
         }
     }
 
-    fn join(&self, key: K) -> Result<(Arc<RwLock<()>>, Member<K>), Crowded> {
+    fn join(&self, key: K, most: usize) -> Result<(Arc<RwLock<()>>, Member<K>), Crowded> {
         let mut lines = self.lines.lock();
         let line = lines.entry(key).or_insert_with(|| Line {
             lock: Arc::default(),
             members: 0,
         });
-        if line.members > self.patience.waiting {
+        if line.members > most {
             return Err(Crowded);
         }
         line.members += 1;
@@ -130,6 +147,24 @@ impl<K: Eq + Hash + Copy> Lines<K> {
             key,
         };
         Ok((line.lock.clone(), member))
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl<K: Eq + Hash + Copy> Turn<K> {
+    /// Lets others share it from now on.
+    #[must_use]
+    pub fn share(self) -> Self {
+        let lock = match self._lock {
+            Lock::Alone { _guard } => Lock::Shared {
+                _guard: _guard.downgrade(),
+            },
+            shared => shared,
+        };
+        Self {
+            _lock: lock,
+            _member: self._member,
+        }
     }
 }
 
@@ -198,6 +233,27 @@ mod tests {
         drop((one, two));
         drop(alone.await.unwrap());
         drop(late.await.unwrap());
+        assert!(lines.lines.lock().is_empty());
+    }
+
+    #[cfg(feature = "postgres")]
+    #[tokio::test]
+    async fn a_turn_can_be_shared_later_and_as_many_as_come_may_wait_for_one() {
+        let lines = lines(1);
+        let first = lines.alone(1).await.unwrap();
+        let mut waiting: Vec<_> = (0..5).map(|_| lines.alone_among_any(1).boxed()).collect();
+        for one in &mut waiting {
+            assert!(one.now_or_never().is_none());
+        }
+        drop(waiting);
+        let mut shared = lines.shared(1).boxed();
+        assert!((&mut shared).now_or_never().is_none());
+        let first = first.share();
+        let shared = shared.await.unwrap();
+        let mut alone = lines.alone_among_any(1).boxed();
+        assert!((&mut alone).now_or_never().is_none());
+        drop((first, shared));
+        drop(alone.await.unwrap());
         assert!(lines.lines.lock().is_empty());
     }
 

@@ -111,9 +111,9 @@ pub struct Share {
 }
 
 impl Shares {
-    /// Halves of a number of things; of a single one each principal may have it.
+    /// Of a number of things each principal has at most half; a single one each may have.
     pub fn of(number: usize) -> Self {
-        Self(Permits::new(number.div_ceil(2)))
+        Self(Permits::new(number / 2))
     }
 
     /// One more for a principal.
@@ -175,6 +175,16 @@ mod tests {
         take(&bob).await.unwrap();
         drop(first);
         take(&ann).await.unwrap();
+    }
+
+    #[test]
+    fn the_share_is_never_more_than_half() {
+        let ann: Arc<str> = "ann".into();
+        for number in 1..=50 {
+            let shares = Shares::of(number);
+            let taken: Vec<_> = std::iter::from_fn(|| shares.take(Some(&ann)).ok()).collect();
+            assert_eq!(taken.len(), (number / 2).max(1), "of {number}");
+        }
     }
 
     /// Waits for a share and has it for a second, as often as it is told; when each time ended.

@@ -50,7 +50,11 @@ pub(super) async fn post(mut call: Call) -> Result<Response<Body>, Error> {
         Err(failure) => return failure.into_response(&id),
     };
     let reads = matches!(&*request.method, "tasks/get" | "GetTask" | "ListTasks");
-    let response = respond(&call, request).await;
+    let response = if reads {
+        json_rpc::reading(respond(&call, request)).await
+    } else {
+        respond(&call, request).await
+    };
     let response = response.or_else(|failure| failure.into_response(&id));
     json_rpc::marked(response, reads)
 }
@@ -170,8 +174,11 @@ async fn cancel(call: &Call, tasks: &Tasks, params: &Map) -> Result<Value, Failu
         Err(runs::Error::NothingToCancel { .. }) => return Err(not_cancelable(State::Completed)),
         Err(error) => return Err(Error::from(error).into()),
     }
-    let task = tasks.load(key).await?.ok_or_else(missing)?;
-    Ok(tasks.show(&task, None))
+    json_rpc::reading(async {
+        let task = tasks.load(key).await?.ok_or_else(missing)?;
+        Ok(tasks.show(&task, None))
+    })
+    .await
 }
 
 fn not_cancelable(state: State) -> Failure {

@@ -1,6 +1,6 @@
 //! Messages of JSON-RPC 2.0, which MCP and A2A consist of.
 
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use hyper::{Response, StatusCode};
 
 use super::{
@@ -11,6 +11,7 @@ use super::{
     },
 };
 use crate::{
+    abandon,
     contention::shares::in_this_name,
     value::{Map, Value},
 };
@@ -146,6 +147,19 @@ pub fn accepts(accept: Option<&str>, kind: &str) -> bool {
         range.eq_ignore_ascii_case(kind)
             || of_family.is_some_and(|one| one == "*" || one.eq_ignore_ascii_case(family))
     })
+}
+
+/// Does what only reads for as long as its client waits: by its route alone the request could change something.
+pub fn reading<'a, T: Send + 'a>(
+    read: impl Future<Output = Result<T, Failure>> + Send + 'a,
+) -> BoxFuture<'a, Result<T, Failure>> {
+    let read = read.boxed();
+    let waited_for = async {
+        let read = abandon::unless_client_gone(read).await;
+        // Nobody gets this one.
+        read.unwrap_or_else(|| Err(Error::unavailable("The client has left.").into()))
+    };
+    waited_for.boxed()
 }
 
 /// The response with a message that is there later. That to a request with an idempotency key comes whole, so that it

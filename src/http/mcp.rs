@@ -90,6 +90,7 @@ pub(super) async fn post(mut call: Call) -> Result<Response<Body>, Error> {
     });
     let reads = matches!(method, "initialize" | "ping" | "tools/list");
     let response = match request {
+        Ok(request) if reads => json_rpc::reading(respond(&call, request)).await,
         Ok(request) => respond(&call, request).await,
         Err(failure) => Err(failure),
     };

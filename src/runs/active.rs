@@ -222,6 +222,16 @@ impl ActiveRuns {
         self.left = self.left.saturating_sub(1);
     }
 
+    /// How many runs were left to the storage and have not begun since, as far as this process knows.
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Forgets so many of them: others have ended them.
+    pub fn forget_left(&mut self, runs: usize) {
+        self.left = self.left.saturating_sub(runs);
+    }
+
     /// Marks a run as executed here.
     pub fn begin(&mut self, run: RunId, handle: &RunHandle) {
         let key = (handle.publisher.thread(), run);

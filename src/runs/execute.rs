@@ -177,7 +177,10 @@ impl Service {
                     how = Start::of(&claimed);
                     (run, slot) = (claimed.run, claimed.slot);
                 }
-                Reattempt::Fenced => break None,
+                Reattempt::Fenced => {
+                    publisher.fence();
+                    break None;
+                }
                 Reattempt::HandedOver => {
                     // The next process continues with what is stored. Those who wait here learn
                     // that the server has stopped.

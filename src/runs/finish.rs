@@ -144,10 +144,9 @@ impl Service {
         }
         let shown = error.as_ref().map(|failure| failure_of(run, failure));
         let stored = shown.clone().or(reason);
-        // What a reader is shown of a run that has a log is in the log before the run has ended.
+        // What a reader is shown of a run that has a log is in the log before the run has ended, all but its failure.
         let is_logged = handle.publisher.is_logged();
         if is_logged {
-            publish_failure(handle, shown.as_ref());
             self.flush_log(handle).await;
         }
         let result = RunResult {
@@ -185,6 +184,8 @@ impl Service {
             // Another run took its place, or its thread was deleted: the run did not fail.
             FinalRow::Fenced => {
                 tracing::debug!(run = %run.id, thread = %run.thread, "run superseded");
+                // Readers go on in the log, where the next attempt writes.
+                handle.publisher.fence();
                 return None;
             }
             FinalRow::HandedOver => return None,
@@ -192,21 +193,28 @@ impl Service {
                 #[cfg(feature = "server")]
                 self.wake_deliveries(run);
                 let (class, message) = REFUSED;
-                handle.publisher.error(class, message);
                 self.inner.metrics.count_end(Status::Error.as_str());
-                return Some(RunResult::failed(class, message));
+                let result = RunResult::failed(class, message);
+                self.show_end(handle, &result).await;
+                return Some(result);
             }
         }
         if let Some(failure) = &error {
             let request_id = run.request_id();
             tracing::warn!(run = %run.id, thread = %run.thread, request_id, error = %failure, "run failed");
         }
-        if !is_logged {
-            publish_failure(handle, result.error.as_ref());
-        } else if handle.publisher.log_end() {
-            self.flush_log(handle).await;
-        }
+        self.show_end(handle, &result).await;
         Some(result)
+    }
+
+    /// Shows the end of a run that this process executed, once its final row is durable.
+    async fn show_end(&self, handle: &RunHandle, result: &RunResult) {
+        let failure = result.failure();
+        if handle.publisher.log_end(failure) {
+            self.flush_log(handle).await;
+        } else if let Some((class, message)) = failure {
+            handle.publisher.error(class, message);
+        }
     }
 
     /// Waits until the frames of a run are in its log, as long as this process works.
@@ -268,14 +276,6 @@ impl Service {
             }
             wait = LAST_PAUSE.min(wait * 2);
         }
-    }
-}
-
-/// Shows a failure to those who read the stream.
-fn publish_failure(handle: &RunHandle, failure: Option<&Value>) {
-    if let Some(failure) = failure {
-        let text = |key| failure.get(key).and_then(Value::as_str).unwrap_or_default();
-        handle.publisher.error(text("error"), text("message"));
     }
 }
 

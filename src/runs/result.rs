@@ -63,6 +63,13 @@ impl RunResult {
         }
     }
 
+    /// Class and message of the failure.
+    pub fn failure(&self) -> Option<(&str, &str)> {
+        let failure = self.error.as_ref()?;
+        let text = |key| failure.get(key).and_then(Value::as_str).unwrap_or_default();
+        Some((text("error"), text("message")))
+    }
+
     /// There is no such run.
     pub fn not_found() -> Self {
         Self::failed("HTTPException", "404: Run not found")

@@ -222,7 +222,7 @@ macro_rules! checkpoint_operations {
             read checkpoints::page([&] list: List, scope: PageScope) -> Page;
             read checkpoints::page_of(tree: TreeId, [&] ns: Arc<str>, [&] ids: Vec<CheckpointId>, scope: PageScope) -> Page;
             read checkpoints::blobs(tree: TreeId, [&] ns: Arc<str>, [&] wanted: Vec<(Arc<str>, Version)>, most: u64) -> Blobs;
-            critical checkpoints::flush([&] flush: Flush) -> ();
+            store checkpoints::flush([&] flush: Flush) -> ();
         } { $($more)* }}
     };
 }
@@ -367,7 +367,7 @@ macro_rules! cron_operations {
     ($run:ident for $store:ty) => {
         implement! { $run for $store: $crate::crons::Store {
             read crons::clock() -> Timestamp;
-            write crons::create_cron([&] row: CronRow, [&] access: Access, most: usize) -> CreatedCron;
+            store crons::create_cron([&] row: CronRow, [&] access: Access, most: usize) -> CreatedCron;
             read crons::cron(id: CronId, [&] viewer: Option<Arc<str>>) -> Option<CronRow>;
             write crons::replace_cron([&] old: CronRow, [&] new: CronRow) -> Option<CronRow>;
             write crons::delete_cron(id: CronId, [&] viewer: Option<Arc<str>>) -> bool;

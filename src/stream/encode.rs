@@ -120,6 +120,11 @@ impl Encoder {
         self.origin.branch = Some(name);
     }
 
+    /// The attempt of the run.
+    pub fn attempt(&self) -> i32 {
+        self.origin.attempt
+    }
+
     /// Sets the attempt that later frames name.
     pub fn set_attempt(&mut self, attempt: i32) {
         self.origin.attempt = attempt;

@@ -83,6 +83,16 @@ impl State {
         counted.follow(size);
         Some(counted.memory().clone())
     }
+
+    fn push_failure(&mut self, class: &str, message: &str) {
+        self.buffer.push(Modes::ALWAYS, "error", "", |out| {
+            out.extend_from_slice(b"{\"error\":");
+            text(out, class);
+            out.extend_from_slice(b",\"message\":");
+            text(out, message);
+            out.push(b'}');
+        });
+    }
 }
 
 /// What a reader finds in the stream.
@@ -165,6 +175,11 @@ impl Publisher {
         self.thread
     }
 
+    /// Which attempt of the run it shows.
+    pub fn attempt(&self) -> i32 {
+        self.state.lock().encoder.attempt()
+    }
+
     /// Whether frames carry ids and are retained for readers who come back.
     pub fn resumable(&self) -> bool {
         self.resumable
@@ -212,16 +227,12 @@ impl Publisher {
         self.change(|_| {});
     }
 
-    /// Sends the `error` event: class and message, as LangGraph names them.
+    /// Sends the `error` event of a run that has ended: class and message, as LangGraph names them. Its log, if it
+    /// has one, is complete: what the failure was is stored with the end of the run.
     pub fn error(&self, class: &str, message: &str) {
         self.change(|state| {
-            state.buffer.push(Modes::ALWAYS, "error", "", |out| {
-                out.extend_from_slice(b"{\"error\":");
-                text(out, class);
-                out.extend_from_slice(b",\"message\":");
-                text(out, message);
-                out.push(b'}');
-            });
+            state.push_failure(class, message);
+            state.show_unlogged();
         });
     }
 

@@ -11,6 +11,10 @@ const WAITING: &str = "
 SELECT count(DISTINCT l.pid)::text FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
  WHERE NOT l.granted AND a.datname = current_database() AND a.backend_type = 'client backend'";
 
+const STATEMENTS: &str = "
+SELECT a.query FROM pg_stat_activity a WHERE a.datname = current_database() AND a.backend_type = 'client backend'
+   AND EXISTS (SELECT 1 FROM pg_locks l WHERE l.pid = a.pid AND NOT l.granted)";
+
 /// A transaction that has locked something, until it is dropped.
 pub struct Locked {
     client: Option<Client>,
@@ -52,6 +56,14 @@ pub fn patient(place: &Place) -> String {
     let url = place.url().unwrap();
     let mark = if url.contains('?') { '&' } else { '?' };
     format!("{url}{mark}options=-c%20lock_timeout%3D0%20-c%20statement_timeout%3D0")
+}
+
+/// The statements that wait for locks.
+pub fn waiting_statements(place: &Place, server: &Server) -> Vec<String> {
+    let rows = rows(place, server, STATEMENTS);
+    rows.into_iter()
+        .map(|mut row| row.remove(0).unwrap())
+        .collect()
 }
 
 /// How many statements wait for locks.

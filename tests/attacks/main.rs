@@ -12,6 +12,7 @@
 mod bodies;
 mod crowds;
 mod dense;
+mod departures;
 mod fairness;
 mod floods;
 mod hot;
@@ -32,5 +33,6 @@ mod siege;
 mod streams;
 mod thread_pages;
 mod together;
+mod trees;
 mod unread;
 mod waiting;

@@ -10,7 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
@@ -18,6 +18,7 @@ use test_support::client::Client;
 use test_support::place::block_on;
 use test_support::postgres::{Cluster, Database};
 use test_support::server::Setup;
+use test_support::talk::{background, until, with};
 
 /// Runs that are measured together.
 const RUNS: u64 = 20;
@@ -358,4 +359,48 @@ fn a_run_on_sqlite_takes_few_commits() {
         turn: (80.0, 3.0),
     };
     runs_cost_little(setup, &OfSqlite(file), &bounds);
+}
+
+/// Runs that others end while they wait, and of which their process has retained nothing, cost later runs nothing.
+#[test]
+fn runs_that_others_ended_are_looked_for_no_longer() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("statements");
+    let server = Setup::example("bench_server")
+        .env("SQLITE_STATEMENTS", file.to_str().unwrap())
+        .env("BACKSTITCH_KNOWN_WAITING", "0")
+        .start();
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let run = json!({"assistant_id": "seq10", "input": {"count": 0, "log": []}});
+    // Each claim looks first for a principal with runs that wait.
+    let claims = || {
+        let executed = std::fs::read_to_string(&file).unwrap();
+        let looks = |line: &&str| line.starts_with("[\"SELECT coalesce(principal, '') FROM runs");
+        executed.lines().filter(looks).count()
+    };
+    let begun = Instant::now();
+    let claims_of_runs = || {
+        let (before, begin) = (claims(), Instant::now());
+        for _ in 0..RUNS {
+            client.run(&thread, &run);
+        }
+        // Beside those of the runs there is one every half second.
+        let polls = begin.elapsed().as_millis() as usize / 500 + 2;
+        (claims() - before).saturating_sub(polls)
+    };
+    assert_eq!(claims_of_runs(), 0);
+    let gone = client.thread();
+    for _ in 0..3 {
+        let later = with(run.clone(), "after_seconds", 3600);
+        background(&client, &gone, &later);
+    }
+    assert!(
+        claims_of_runs() >= RUNS as usize,
+        "those that wait are looked for"
+    );
+    let deleted = client.delete(&format!("/threads/{gone}"));
+    assert_eq!(deleted.status, 204, "{}", deleted.text());
+    until("they are forgotten", || claims_of_runs() == 0);
+    println!("after {:?}", begun.elapsed());
 }

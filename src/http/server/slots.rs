@@ -58,7 +58,7 @@ impl Slots {
     pub fn new(most: usize, limit: Duration) -> Self {
         Self {
             all: Arc::new(Semaphore::new(most)),
-            shares: Permits::new(most.div_ceil(2)),
+            shares: Permits::new(most / 2),
             limit,
         }
     }

@@ -18,7 +18,6 @@ use crate::{
         members::{Access, LOCAL_PRINCIPAL},
         read::head::Head,
     },
-    value::Value,
 };
 
 /// How often the row of a run is read that another process executes.
@@ -203,9 +202,8 @@ impl Service {
     /// who read its stream: what they have is the log's, or nothing.
     pub(in crate::runs) fn publish_left(&self, pending: PendingRun, result: RunResult) {
         let publisher = &pending.handle.publisher;
-        if let Some(error) = &result.error {
-            let text = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
-            publisher.error(text("error"), text("message"));
+        if let Some((class, message)) = result.failure() {
+            publisher.error(class, message);
         } else if result.status == Status::Success && !publisher.is_logged() {
             for values in result.streamed_values() {
                 publisher.values(&values);

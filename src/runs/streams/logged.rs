@@ -197,7 +197,9 @@ impl LoggedStream {
             return Ok(None);
         };
         let end = u64::try_from(log.end_of_run(self.run.run).await?).unwrap_or(0);
-        if self.has_failure || self.ends_with_failure(end).await? {
+        // Behind the log its process has shown the failure alone.
+        let is_shown = self.has_failure || self.last > end;
+        if is_shown || self.ends_with_failure(end).await? {
             return Ok(None);
         }
         let failed = RunResult {

@@ -8,7 +8,7 @@ use std::{
 use tokio::time::MissedTickBehavior;
 
 use super::AT_ONCE;
-use crate::runs::{ClaimedRun, ClaimedRuns, QueueClaim, Service};
+use crate::runs::{ClaimedRun, ClaimedRuns, OpenPage, QueueClaim, Service, Status};
 
 /// Ticks of the poll after which all of the queue is gone through, also when no run waits here.
 const ROUND: u32 = 5;
@@ -28,6 +28,9 @@ impl Service {
                     ticks += 1;
                     // Runs that another process ended may have been in the way of those here.
                     let waits = inner.active.lock().has_waiting();
+                    if ticks % ROUND == 1 {
+                        self.forget_ended().await;
+                    }
                     if ticks % ROUND == 1 || waits {
                         inner.freed.lock().anywhere = true;
                     }
@@ -67,6 +70,25 @@ impl Service {
                     }
                 }
             }
+        }
+    }
+
+    /// Forgets the runs that were left to the storage once no run waits there: others have ended them.
+    async fn forget_ended(&self) {
+        let left = self.inner.active.lock().left();
+        if left == 0 {
+            return;
+        }
+        let waiting = OpenPage {
+            status: Some(Status::Pending),
+            writer: None,
+            after: None,
+            limit: 1,
+        };
+        match self.shared.parts.runs.open(waiting).await {
+            Ok(found) if found.is_empty() => self.inner.active.lock().forget_left(left),
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, "nobody knows whether runs wait"),
         }
     }
 

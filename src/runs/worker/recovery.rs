@@ -169,10 +169,14 @@ impl Service {
         let service = self.clone();
         tokio::spawn(async move {
             let result = service.result_of_row(&row).await;
-            if pending.handle.publisher.log_end() {
+            let publisher = &pending.handle.publisher;
+            // Another attempt shows its end by itself.
+            if publisher.attempt() == row.attempt && publisher.log_end(result.failure()) {
                 service.flush_log(&pending.handle).await;
+                service.publish_result(pending, result);
+            } else {
+                service.publish_left(pending, result);
             }
-            service.publish_left(pending, result);
         });
     }
 }

@@ -59,6 +59,8 @@ const SLICES: usize = 4;
 pub(in crate::runs) struct Deliveries {
     /// Few bodies are made at once.
     pub(in crate::runs) rendering: Semaphore,
+    /// The place of a report for which its principal has no memory left.
+    beside: Arc<Semaphore>,
     wake: Notify,
     /// Deliveries were left because their host, or its principal, or all of the process was busy.
     left: AtomicBool,
@@ -76,6 +78,7 @@ impl Default for Deliveries {
     fn default() -> Self {
         Self {
             rendering: Semaphore::new(RENDERINGS),
+            beside: Arc::new(Semaphore::new(1)),
             wake: Notify::new(),
             left: AtomicBool::new(false),
             busy: Mutex::default(),

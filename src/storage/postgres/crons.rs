@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use self::rows::{Bound, cron_of};
 use super::{
+    Store,
     columns::{Params, Time, column, execute, name, one, word},
-    connection::{Object, Result, prepare},
+    connection::{self, Object, Result, prepare},
     counts,
+    threads::rows::line_of,
     tree::LEVEL_ON_THREAD,
 };
 use crate::{
@@ -66,7 +68,28 @@ pub(super) async fn clock(db: &Object) -> Result<Timestamp> {
     Ok(now.map_or_else(Timestamp::now, |now| now.0))
 }
 
+/// See [`crons::Store::create_cron`](crate::crons::Store::create_cron).
 pub(super) async fn create_cron(
+    store: &Store,
+    row: &CronRow,
+    access: &Access,
+    most: usize,
+) -> Result<CreatedCron, Error> {
+    let pool = &store.pools.reads;
+    let _turn = match row.thread {
+        Some(thread) => {
+            let tree = line_of(store, pool, thread).await?;
+            Some(store.hot.tree(tree).await?)
+        }
+        None => None,
+    };
+    connection::retry(pool, |mut db| async move {
+        create(&mut db, row, access, most).await
+    })
+    .await
+}
+
+async fn create(
     db: &mut Object,
     row: &CronRow,
     access: &Access,

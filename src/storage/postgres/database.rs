@@ -35,7 +35,7 @@ impl Store {
         let pools = Pools::connect(&options).await?;
         let hot = Hot::new(options.patience);
         Ok(Self {
-            commits: CommitQueue::new(&pools.critical),
+            commits: CommitQueue::new(&pools.critical, hot.clone()),
             creations: CreationQueue::new(&pools.critical),
             new_threads: ThreadQueue::new(&pools.reads),
             turns: Turns::new(pools.trees.clone(), hot.clone()),

@@ -71,6 +71,14 @@ impl State {
         is_new.then(|| logging.writer.clone())
     }
 
+    /// Shows what was appended last without storing it.
+    pub(super) fn show_unlogged(&mut self) {
+        if let Some(logging) = &mut self.logging {
+            logging.next = self.buffer.next();
+            logging.visible = logging.next;
+        }
+    }
+
     /// Drops frames from memory that are stored, and beyond `most` bytes others too.
     pub(super) fn shrink(&mut self, most: usize) {
         let Some(logging) = &mut self.logging else {
@@ -203,7 +211,7 @@ impl Publisher {
     }
 
     /// Learns that another process executes the run.
-    pub(in crate::stream) fn fence(&self) {
+    pub fn fence(&self) {
         if let Some(logging) = &mut self.state.lock().logging {
             logging.is_fenced = true;
         }
@@ -228,9 +236,9 @@ impl Publisher {
         }
     }
 
-    /// Appends the end of a run that this process executed, after its final row, for those who watch
-    /// the thread. False if it has no log, or nobody will read it there.
-    pub fn log_end(&self) -> bool {
+    /// Appends how a run ended that this process executed, after its final row: class and message of its failure, if
+    /// it failed, and the end, for those who watch the thread. False if it has no log, or nobody will read it there.
+    pub fn log_end(&self, failure: Option<(&str, &str)>) -> bool {
         let is_permanent = !self.is_temporary;
         {
             let mut state = self.state.lock();
@@ -247,6 +255,9 @@ impl Publisher {
         }
         self.change(|state| {
             state.buffer.reach(None);
+            if let Some((class, message)) = failure {
+                state.push_failure(class, message);
+            }
             state.buffer.push(Modes::END, "metadata", "", |out| {
                 out.extend_from_slice(b"{\"status\":\"run_done\",\"run_id\":");
                 plain(out, self.run);

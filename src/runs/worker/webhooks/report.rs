@@ -1,8 +1,9 @@
 //! What a webhook reports: the run as it ended, and the values that it left.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::FutureExt;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     budget::Reservation,
@@ -22,6 +23,9 @@ use crate::{
     webhooks::{outbox::Delivery, sender::Message},
 };
 
+/// How long a report waits for memory before it may go on beside the budget: for less than a delivery may wait in all.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// What a delivery sends.
 pub(super) struct Report {
     /// The body.
@@ -29,7 +33,16 @@ pub(super) struct Report {
     /// The span of the request that created the run.
     pub traceparent: Option<Arc<str>>,
     /// The memory that the body takes.
-    pub memory: Reservation,
+    pub memory: ReportMemory,
+}
+
+/// What a report has that takes memory.
+pub(super) enum ReportMemory {
+    Reserved(Reservation),
+    /// The one place beside the budget.
+    Beside {
+        _permit: OwnedSemaphorePermit,
+    },
 }
 
 /// What became of a report.
@@ -55,9 +68,25 @@ impl Service {
                 Made::Nothing => return Ok(None),
                 Made::Report(report) => return Ok(Some(report)),
                 Made::Waits(payer, bytes) => {
-                    waited = Some(self.states().budget().wait(&payer, bytes).await);
+                    waited = Some(self.memory_of_report(&payer, bytes).await);
                 }
             }
+        }
+    }
+
+    /// Memory for a report. Where its payer has none left for long, one report at a time goes on beside the budget:
+    /// else it would be put off for as long as that.
+    async fn memory_of_report(&self, payer: &Arc<str>, bytes: usize) -> ReportMemory {
+        let mut memory = pin!(self.states().budget().wait(payer, bytes));
+        if let Ok(memory) = tokio::time::timeout(PATIENCE, &mut memory).await {
+            return ReportMemory::Reserved(memory);
+        }
+        let beside = self.inner.deliveries.beside.clone();
+        tokio::select! {
+            biased;
+            memory = &mut memory => ReportMemory::Reserved(memory),
+            // It is never closed.
+            Ok(permit) = beside.acquire_owned() => ReportMemory::Beside { _permit: permit },
         }
     }
 
@@ -93,7 +122,7 @@ impl Service {
     async fn try_report(
         &self,
         delivery: &Delivery,
-        mut waited: Option<Reservation>,
+        mut waited: Option<ReportMemory>,
     ) -> Result<Made, Error> {
         let key = delivery.key;
         // Runs and states may be large. It is never closed.
@@ -113,10 +142,10 @@ impl Service {
                     && let Some(bytes) = bytes_of(*weight, budget)
                     && waited.is_none()
                 {
-                    waited = budget.wait(&payer, bytes).now_or_never();
-                    if waited.is_none() {
+                    let Some(memory) = budget.wait(&payer, bytes).now_or_never() else {
                         return Ok(Made::Waits(payer, bytes));
-                    }
+                    };
+                    waited = Some(ReportMemory::Reserved(memory));
                 }
                 self.values_of(run, at, &weighed).await?
             }
@@ -127,12 +156,14 @@ impl Service {
         let bytes = body.len();
         let memory = match waited {
             Some(mut memory) => {
-                // There is enough of it, as far as one payer may have that.
-                let _ = memory.resize(bytes.min(memory.bytes()));
+                if let ReportMemory::Reserved(memory) = &mut memory {
+                    // There is enough of it, as far as one payer may have that.
+                    let _ = memory.resize(bytes.min(memory.bytes()));
+                }
                 memory
             }
             None => match budget.wait(&payer, bytes).now_or_never() {
-                Some(memory) => memory,
+                Some(memory) => ReportMemory::Reserved(memory),
                 None => return Ok(Made::Waits(payer, bytes)),
             },
         };

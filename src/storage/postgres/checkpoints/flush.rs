@@ -6,8 +6,8 @@ use super::commit::arrays::Writes;
 use crate::{
     checkpoint::{Error, Flush},
     storage::postgres::{
-        branches,
-        connection::{Object, Result, prepare},
+        Store, branches,
+        connection::{self, Object, Result, prepare},
     },
 };
 
@@ -21,8 +21,21 @@ WITH f AS (SELECT 1 FROM branches WHERE tree_id = $1 AND branch_id = $2 AND writ
 SELECT 1 AS ok FROM f"
 );
 
-/// Writes task results, and before them the branch that they open.
-pub(crate) async fn flush(db: &mut Object, flush: &Flush) -> Result<()> {
+/// Writes task results, and before them the branch that they open, which waits for the row of the tree.
+pub(crate) async fn flush(store: &Store, flush: &Flush) -> Result<(), Error> {
+    let _turn = match &flush.open {
+        Some(_) => Some(store.hot.tree_for_run(flush.slot.tree).await?),
+        None => None,
+    };
+    let critical = &store.pools.critical;
+    connection::retry(
+        critical,
+        |mut db| async move { write(&mut db, flush).await },
+    )
+    .await
+}
+
+async fn write(db: &mut Object, flush: &Flush) -> Result<()> {
     let statement = prepare(db, FLUSH).await?;
     db.carries(flush.writes.iter().map(|write| write.bytes.len()).sum());
     let written = match &flush.open {

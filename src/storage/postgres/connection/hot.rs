@@ -10,9 +10,9 @@ use crate::{
     id::{ThreadId, TreeId},
 };
 
-/// Bytes of a fork that is remembered with its tree, and of all of them: about a hundred thousand.
-const FORK_BYTES: usize = 100;
-const FORKS_BYTES: usize = 10 << 20;
+/// Bytes of a thread that is remembered with its tree, and of all of them: about a hundred thousand.
+const KNOWN_BYTES: usize = 100;
+const ALL_BYTES: usize = 10 << 20;
 
 /// The lines of one process. Processes still meet at the rows.
 #[derive(Clone)]
@@ -21,14 +21,14 @@ pub(crate) struct Hot(Arc<Inner>);
 struct Inner {
     trees: Lines<TreeId>,
     threads: Lines<ThreadId>,
-    /// The trees of forks; that of any other thread has its own id.
-    forks: ByteCache<ThreadId, TreeId>,
+    /// The trees of threads, of forks above all: that of any other thread has its own id.
+    known: ByteCache<ThreadId, TreeId>,
 }
 
 /// The right to change one thread.
 pub(crate) struct ThreadTurn {
-    _thread: Turn<ThreadId>,
-    _tree: Turn<TreeId>,
+    thread: Turn<ThreadId>,
+    tree: Turn<TreeId>,
 }
 
 impl Hot {
@@ -36,7 +36,7 @@ impl Hot {
         Self(Arc::new(Inner {
             trees: Lines::new(patience),
             threads: Lines::new(patience),
-            forks: ByteCache::new(FORKS_BYTES),
+            known: ByteCache::new(ALL_BYTES),
         }))
     }
 
@@ -45,23 +45,64 @@ impl Hot {
         Ok(self.0.trees.alone(tree).await?)
     }
 
+    /// The same for what a run writes: however many wait, it goes on when its turn comes, and is tried again where that
+    /// takes too long.
+    pub(crate) async fn tree_for_run(&self, tree: TreeId) -> Result<Turn<TreeId>, Error> {
+        let turn = self.0.trees.alone_among_any(tree).await;
+        turn.map_err(|_| Error::Unavailable("others change the tree for too long".to_owned()))
+    }
+
     /// A turn at one thread, for statements that lock its branches, while nobody has one at its tree.
     pub(crate) async fn thread(&self, thread: ThreadId) -> Result<ThreadTurn, Error> {
-        let _thread = self.0.threads.alone(thread).await?;
-        let _tree = self.0.trees.shared(self.tree_of(thread)).await?;
-        Ok(ThreadTurn { _thread, _tree })
+        let turn = self.0.threads.alone(thread).await?;
+        let tree = self.known_tree(thread).unwrap_or(TreeId(thread.0));
+        let tree = self.0.trees.shared(tree).await?;
+        Ok(ThreadTurn { thread: turn, tree })
     }
 
-    /// Remembers the tree of a thread. Until then its line is not that of its relatives, which
+    /// A turn at one thread for statements that wait for the row of its tree: of all that would, one has a connection
+    /// at a time.
+    pub(crate) async fn thread_and_tree(
+        &self,
+        thread: ThreadId,
+        tree: TreeId,
+    ) -> Result<ThreadTurn, Error> {
+        Ok(ThreadTurn {
+            thread: self.0.threads.alone(thread).await?,
+            tree: self.tree(tree).await?,
+        })
+    }
+
+    /// Makes a turn at one thread such a one.
+    pub(crate) async fn with_tree(
+        &self,
+        turn: ThreadTurn,
+        tree: TreeId,
+    ) -> Result<ThreadTurn, Error> {
+        let ThreadTurn {
+            thread,
+            tree: shared,
+        } = turn;
+        drop(shared);
+        let tree = self.tree(tree).await?;
+        Ok(ThreadTurn { thread, tree })
+    }
+
+    /// Remembers the tree of a fork. Until then its line is not that of its relatives, which
     /// costs a wait at a row and nothing else.
-    pub(crate) fn remember(&self, thread: ThreadId, tree: TreeId) {
-        if thread.0 == tree.0 {
-            return;
+    pub(crate) fn remember_fork(&self, thread: ThreadId, tree: TreeId) {
+        if thread.0 != tree.0 {
+            self.remember(thread, tree);
         }
-        self.0.forks.insert(thread, tree, FORK_BYTES, None);
     }
 
-    fn tree_of(&self, thread: ThreadId) -> TreeId {
-        self.0.forks.get(&thread).unwrap_or(TreeId(thread.0))
+    /// Remembers the tree of any thread.
+    pub(crate) fn remember(&self, thread: ThreadId, tree: TreeId) {
+        self.0.known.insert(thread, tree, KNOWN_BYTES, None);
+    }
+
+    /// The tree of a thread, if it is remembered.
+    pub(crate) fn known_tree(&self, thread: ThreadId) -> Option<TreeId> {
+        self.0.known.get(&thread)
     }
 }

@@ -13,18 +13,14 @@ use crate::{
     contention::shares::{Full, Share, Shares},
 };
 
-/// Of fewer reading connections than these, half for requests and half of the turns are all that there are.
-const FEW: usize = 4;
-
 /// As many turns as half of the reading connections; the others wait in line here. One principal has at most half of
-/// the turns, beside its share of the connections: its streams do not keep its other requests waiting. Of few
-/// connections its streams take their part from its share, so that one is left for another principal.
+/// the turns, out of its share of the connections: its streams leave the rest of that to its other requests.
 #[derive(Clone)]
 pub(crate) struct ReaderTurns {
     turns: Arc<Semaphore>,
     shares: Shares,
-    /// The shares of requests, where streams count for them too.
-    of_requests: Option<Shares>,
+    /// The shares of the connections.
+    of_all: Shares,
     limit: Duration,
 }
 
@@ -32,18 +28,18 @@ pub(crate) struct ReaderTurns {
 #[derive(Debug)]
 pub(crate) struct ReaderTurn {
     _share: Share,
-    _of_requests: Option<Share>,
+    _of_all: Share,
     _turn: OwnedSemaphorePermit,
 }
 
 impl ReaderTurns {
-    /// Half of so many connections, of which requests have these shares, and the longest wait.
-    pub(crate) fn new(connections: usize, of_requests: &Shares, limit: Duration) -> Self {
+    /// Half of so many connections, of which principals have these shares, and the longest wait.
+    pub(crate) fn new(connections: usize, of_all: &Shares, limit: Duration) -> Self {
         let turns = (connections / 2).max(1);
         Self {
             turns: Arc::new(Semaphore::new(turns)),
             shares: Shares::of(turns),
-            of_requests: (connections < FEW).then(|| of_requests.clone()),
+            of_all: of_all.clone(),
             limit,
         }
     }
@@ -58,16 +54,13 @@ impl ReaderTurns {
         let begin = Instant::now();
         let left = || self.limit.saturating_sub(begin.elapsed());
         let share = self.shares.wait(left()).await?;
-        let of_requests = match &self.of_requests {
-            Some(shares) => Some(shares.wait(left()).await?),
-            None => None,
-        };
+        let of_all = self.of_all.wait(left()).await?;
         let of_own = begin.elapsed();
         let turn = self.turns.clone().acquire_owned();
         match tokio::time::timeout(left(), turn).await {
             Ok(Ok(turn)) => Ok(ReaderTurn {
                 _share: share,
-                _of_requests: of_requests,
+                _of_all: of_all,
                 _turn: turn,
             }),
             // Its own others took most of the time.
@@ -152,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_and_streams_of_one_principal_leave_a_connection_to_another() {
+    async fn requests_and_streams_of_one_principal_take_half_of_the_connections_together() {
         for connections in 2..=50 {
             let requests = Shares::of(connections);
             let streams = ReaderTurns::new(connections, &requests, LIMIT);
@@ -168,8 +161,7 @@ mod tests {
                     }
                 }
                 let taken = shares.len() + turns.len();
-                assert!(taken < connections, "{taken} of {connections}");
-                assert!(2 * taken >= connections, "{taken} of {connections}");
+                assert_eq!(taken, connections / 2, "of {connections}");
                 assert!(requests.take(Some(&"bob".into())).is_ok());
             }
         }

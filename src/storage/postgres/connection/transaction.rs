@@ -46,7 +46,7 @@ impl Turns {
     pub(crate) async fn begin(&self, tree: TreeId) -> Result<OpenTransaction, Error> {
         let alone = self.hot.tree(tree).await?;
         let mut open = self.open(|client| lock(client, tree).boxed()).await?;
-        open.alone = Some(alone);
+        open.tree = Some(alone);
         Ok(open)
     }
 
@@ -56,10 +56,14 @@ impl Turns {
             .await
     }
 
-    /// A transaction whose statements all read one snapshot. It locks no tree.
-    pub(crate) async fn snapshot(&self) -> Result<OpenTransaction, Error> {
-        self.open(|client| async move { Ok(client.batch_execute(BEGIN_SNAPSHOT).await?) }.boxed())
-            .await
+    /// A transaction whose statements all read one snapshot. It has the turn at the tree and has locked nothing yet.
+    pub(crate) async fn snapshot(&self, tree: TreeId) -> Result<OpenTransaction, Error> {
+        let alone = self.hot.tree(tree).await?;
+        let mut open = self
+            .open(|client| async move { Ok(client.batch_execute(BEGIN_SNAPSHOT).await?) }.boxed())
+            .await?;
+        open.tree = Some(alone);
+        Ok(open)
     }
 
     async fn open<F>(&self, begin: F) -> Result<OpenTransaction, Error>
@@ -76,7 +80,7 @@ impl Turns {
         let mut open = OpenTransaction {
             client: None,
             turn: Some((turn, share)),
-            alone: None,
+            tree: None,
             broken: true,
         };
         // A connection that was lost while nobody used it is replaced once.
@@ -114,8 +118,8 @@ async fn lock(client: &Object, tree: TreeId) -> Result<(), Failure> {
 pub(crate) struct OpenTransaction {
     client: Option<Object>,
     turn: Option<(OwnedSemaphorePermit, Share)>,
-    /// Its turn at the tree that it has locked.
-    alone: Option<Turn<TreeId>>,
+    /// Its turn at a tree.
+    tree: Option<Turn<TreeId>>,
     /// A statement failed or was not waited for, so nothing more can be done.
     broken: bool,
 }
@@ -131,6 +135,11 @@ impl OpenTransaction {
             client,
             broken: &mut self.broken,
         })
+    }
+
+    /// Lets others share its turn at the tree, whose row it has locked for as many.
+    pub(crate) fn share_tree(&mut self) {
+        self.tree = self.tree.take().map(Turn::share);
     }
 
     pub(crate) async fn run<T, F>(&mut self, work: F) -> Result<T, Error>
@@ -178,7 +187,7 @@ fn broken() -> Error {
 
 impl Drop for OpenTransaction {
     fn drop(&mut self) {
-        let turns = (self.turn.take(), self.alone.take());
+        let turns = (self.turn.take(), self.tree.take());
         let Some(client) = self.client.take() else {
             return;
         };

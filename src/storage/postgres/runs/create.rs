@@ -25,7 +25,7 @@ use super::{
         connection::{self, Failure, Object, prepare},
         threads::{
             create::{CREATE as CREATE_THREAD, make_room, send_create},
-            rows::slot_of,
+            rows::{line_of, slot_of},
         },
     },
     cancel::{END_OTHERS, is_unchanged, may_create},
@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     checkpoint::Error,
-    id::BranchId,
+    id::{BranchId, TreeId},
     runs::{
         Created, NewRun, Strategy,
         request::{
@@ -144,7 +144,7 @@ pub(in super::super) async fn create_run(store: &Store, new: NewRun) -> Result<C
     });
     let created = create_once(store, &creation).await?;
     if let Created::Started(run, _) | Created::Queued(run) = &created {
-        store.hot.remember(run.thread, run.tree);
+        store.hot.remember_fork(run.thread, run.tree);
     }
     // The id may be that of a tombstone.
     let new = &creation.new;
@@ -158,12 +158,24 @@ pub(in super::super) async fn create_run(store: &Store, new: NewRun) -> Result<C
 }
 
 async fn create_once(store: &Store, creation: &Arc<Creation>) -> Result<Created, Error> {
-    let _turn = store.hot.thread(creation.new.thread).await?;
+    let new = &creation.new;
+    let turn = store.hot.thread(new.thread).await?;
     let critical = &store.pools.critical;
     let may_be_written = match store.creations.create(creation, group::begin).await? {
         Tried::Done(result) => return result,
         Tried::NotWritten => false,
         Tried::Unknown => true,
+    };
+    // What waits for the row of the tree from here on has a connection in hand.
+    let _turn = if new.strategy == Strategy::Rollback || shares_tree(new) {
+        let tree = match &new.create_thread {
+            Some(_) => store.hot.known_tree(new.thread),
+            None => Some(line_of(store, critical, new.thread).await?),
+        };
+        let tree = tree.unwrap_or(TreeId(new.thread.0));
+        store.hot.with_tree(turn, tree).await?
+    } else {
+        turn
     };
     let attempts = AtomicU32::new(may_be_written.into());
     let (creation, attempts) = (&**creation, &attempts);

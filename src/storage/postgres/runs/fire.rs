@@ -8,13 +8,14 @@ use super::{
     super::{
         Store,
         columns::{Params, Time},
-        connection::{Failure, Object, prepare},
+        connection::{Failure, Object, hot::ThreadTurn, prepare},
+        threads::rows::line_of,
     },
     create::{LOCK_TREE, SHARE_TREE, within},
 };
 use crate::{
     checkpoint::Error,
-    runs::{Created, Fired, Firing, Strategy, transitions::firing::CronChange},
+    runs::{Created, Fired, Firing, NewRun, Strategy, transitions::firing::CronChange},
 };
 
 /// How long a due time waits for the others of its thread: it is served later, and those behind it now.
@@ -37,7 +38,7 @@ const FORGET: &str = "DELETE FROM crons WHERE cron_id = $1";
 pub(in super::super) async fn fire(store: &Store, firing: &Firing) -> Result<Fired, Error> {
     let _turn = match &firing.run {
         Some(run) => {
-            let turn = tokio::time::timeout(PATIENCE, store.hot.thread(run.thread));
+            let turn = tokio::time::timeout(PATIENCE, turn_of(store, run));
             let crowded = |_| Error::Unavailable("others are changing the thread".to_owned());
             Some(turn.await.map_err(crowded)??)
         }
@@ -55,9 +56,18 @@ pub(in super::super) async fn fire(store: &Store, firing: &Firing) -> Result<Fir
         transaction.commit().await?;
     }
     if let Fired::Past(Created::Started(run, _) | Created::Queued(run)) = &fired {
-        store.hot.remember(run.thread, run.tree);
+        store.hot.remember_fork(run.thread, run.tree);
     }
     Ok(fired)
+}
+
+/// The turn of a run, at its tree if that is there.
+async fn turn_of(store: &Store, run: &NewRun) -> Result<ThreadTurn, Error> {
+    if run.create_thread.is_some() {
+        return store.hot.thread(run.thread).await;
+    }
+    let tree = line_of(store, &store.pools.reads, run.thread).await?;
+    store.hot.thread_and_tree(run.thread, tree).await
 }
 
 async fn fire_within(client: &Object, firing: &Firing) -> Result<Fired, Failure> {

@@ -10,7 +10,7 @@ use super::{
     super::{Store, columns::column, connection::Result, events},
     blobs::Named,
     create::MAKE_ROOM,
-    rows::{SELECT, thread_of},
+    rows::{SELECT, line_of, thread_of},
 };
 use crate::{
     checkpoint::Error,
@@ -124,11 +124,22 @@ pub(in super::super) async fn copy_thread(
     new: &NewCopy,
 ) -> Result<Copied, Error> {
     let new = &Arc::new(new.clone());
-    let mut transaction = store.turns.snapshot().await?;
+    let line = line_of(store, &store.pools.reads, from).await?;
+    let mut transaction = store.turns.snapshot(line).await?;
+    let source = transaction
+        .run(move |client| {
+            let new = Arc::clone(new);
+            async move { lock_source(client, from, &new).await }.boxed()
+        })
+        .await?;
+    let Some(tree) = source else {
+        return Ok(Copied::Missing);
+    };
+    transaction.share_tree();
     let copied = transaction
         .run(move |client| {
             let new = Arc::clone(new);
-            async move { copy_rows(client, from, &new).await }.boxed()
+            async move { copy_rows(client, tree, from, &new).await }.boxed()
         })
         .await?;
     if matches!(copied, Copied::Done(_)) {
@@ -137,12 +148,15 @@ pub(in super::super) async fn copy_thread(
     Ok(copied)
 }
 
-async fn copy_rows(client: &Client, from: ThreadId, new: &NewCopy) -> Result<Copied> {
+/// The tree of the source, locked.
+async fn lock_source(client: &Client, from: ThreadId, new: &NewCopy) -> Result<Option<Uuid>> {
     let reader = new.reader.as_deref();
-    let Some(row) = client.query_opt(SOURCE, &[&from.0, &reader]).await? else {
-        return Ok(Copied::Missing);
-    };
-    let tree: Uuid = column(&row, "tree_id")?;
+    let row = client.query_opt(SOURCE, &[&from.0, &reader]).await?;
+    let tree = row.map(|row| column::<Uuid>(&row, "tree_id"));
+    Ok(tree.transpose()?)
+}
+
+async fn copy_rows(client: &Client, tree: Uuid, from: ThreadId, new: &NewCopy) -> Result<Copied> {
     let to = TreeId::of_root(new.id);
     client.execute(MAKE_ROOM, &[&new.id.0]).await?;
     if client.query_opt(IS_TAKEN, &[&new.id.0]).await?.is_some() {

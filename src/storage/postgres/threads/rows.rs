@@ -9,7 +9,7 @@ use crate::{
     storage::postgres::{
         Store,
         columns::{JsonText, Time, column, id_if, word},
-        connection::{self, prepare},
+        connection::{self, Pool, prepare},
     },
     tree::{Thread, search::Listed},
     value::Map,
@@ -98,7 +98,28 @@ const TREE_OF: &str = "SELECT tree_id FROM threads WHERE thread_id = $1 AND dele
 
 /// The tree of a living thread.
 pub(super) async fn tree_of(store: &Store, thread: ThreadId) -> Result<Option<TreeId>, Error> {
-    let row = connection::retry(&store.pools.reads, |client| async move {
+    tree_by(&store.pools.reads, thread).await
+}
+
+/// The tree in whose line something waits that will lock the tree's row on behalf of a thread. That of a thread which
+/// is not there has its own id.
+pub(in super::super) async fn line_of(
+    store: &Store,
+    pool: &Pool,
+    thread: ThreadId,
+) -> Result<TreeId, Error> {
+    if let Some(tree) = store.hot.known_tree(thread) {
+        return Ok(tree);
+    }
+    let found = tree_by(pool, thread).await?;
+    if let Some(tree) = found {
+        store.hot.remember(thread, tree);
+    }
+    Ok(found.unwrap_or(TreeId(thread.0)))
+}
+
+async fn tree_by(pool: &Pool, thread: ThreadId) -> Result<Option<TreeId>, Error> {
+    let row = connection::retry(pool, |client| async move {
         let find = prepare(&client, TREE_OF).await?;
         Ok(client.query_opt(&find, &[&thread.0]).await?)
     })

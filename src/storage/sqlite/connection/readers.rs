@@ -17,8 +17,8 @@ use tokio::{sync::oneshot, time::Instant};
 
 use crate::{checkpoint::Error, contention::shares::Shares};
 
-/// How many reads go on at once.
-pub(crate) const COUNT: usize = 3;
+/// How many reads go on at once: one principal has at most half of them.
+pub(crate) const COUNT: usize = 4;
 
 /// How long a principal may wait for its share of the threads, unless a setting says otherwise.
 const WAIT: Duration = Duration::from_secs(10);

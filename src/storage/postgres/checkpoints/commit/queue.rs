@@ -9,7 +9,7 @@ use crate::{
     contention::groups::{Ended, Groups},
     id::{BranchId, TreeId},
     runs::Finish,
-    storage::postgres::connection::Pool,
+    storage::postgres::connection::{Pool, hot::Hot},
 };
 
 /// A run's supersteps in order, its end, or both, and where their results go.
@@ -67,11 +67,13 @@ pub(crate) struct CommitQueue {
     waiting: Groups<Waiting>,
     /// For what is written alone.
     pool: Pool,
+    hot: Hot,
 }
 
 impl CommitQueue {
-    /// A queue whose groups take their connections from `pool`.
-    pub(crate) fn new(pool: &Pool) -> Self {
+    /// A queue whose groups take their connections from `pool`, and in which what opens a branch waits in the line of
+    /// its tree.
+    pub(crate) fn new(pool: &Pool, hot: Hot) -> Self {
         let of_groups = pool.clone();
         Self {
             waiting: Groups::new(move |group| {
@@ -82,6 +84,7 @@ impl CommitQueue {
                 })
             }),
             pool: pool.clone(),
+            hot,
         }
     }
 
@@ -92,7 +95,10 @@ impl CommitQueue {
         let mut rest = commits.into_iter().peekable();
         while let Some(first) = rest.next() {
             if first.open.is_some() {
-                results.extend(alone(&self.pool, vec![first]).await);
+                match self.hot.tree_for_run(first.slot.tree).await {
+                    Ok(_turn) => results.extend(alone(&self.pool, vec![first]).await),
+                    Err(error) => results.push(Err(error)),
+                }
                 continue;
             }
             let mut commits = vec![first];

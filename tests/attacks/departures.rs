@@ -1,0 +1,119 @@
+//! Clients of agents and tools that leave while their call waits for the database: what only reads stops, and what
+//! writes goes on.
+
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use test_support::client::Client;
+use test_support::place::Place;
+use test_support::server::{Server, Setup};
+use test_support::talk::{get, ok, until};
+
+use crate::locks::{locked, patient, waiting_statements};
+
+const AGENT: &str = "agent";
+
+fn call(method: &str, params: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+}
+
+fn serve(place: &Place) -> (Server, Client) {
+    let setup = Setup::example("reference_server").env("DATABASE_URL", patient(place));
+    let server = setup.start();
+    let client = Client::of(&server);
+    (server, client)
+}
+
+fn agent(client: &Client) -> String {
+    let found = ok(
+        client.post("/assistants/search", &json!({"graph_id": AGENT})),
+        200,
+    );
+    format!("/a2a/{}", found[0]["assistant_id"].as_str().unwrap())
+}
+
+/// How many statements of requests wait for a table. Those of whoever looks for runs that wait or are lost do so too,
+/// and begin with rows that they name.
+fn waiting(place: &Place, server: &Server) -> usize {
+    let looks = |statement: &String| statement.trim_start().starts_with("WITH ");
+    let statements = waiting_statements(place, server);
+    statements.iter().filter(|one| !looks(one)).count()
+}
+
+/// Leaves a call whose statement waits for a table, and has the table locked anew behind that statement: whatever the
+/// call would read after it waits too, as long as what this returns is there.
+fn left(place: &Place, server: &Server, client: &Client, table: &str, path: &str, call: &Value) {
+    let url = place.url().unwrap();
+    let lock = format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE");
+    let first = locked(url, &lock);
+    scope(|scope| {
+        let answer = client.post_within(Duration::from_secs(1), path, call);
+        assert!(answer.is_none(), "{answer:?}");
+        assert_eq!(
+            waiting(place, server),
+            1,
+            "its statement is with the database"
+        );
+        let second = scope.spawn(|| locked(url, &lock));
+        until("the lock is behind it", || waiting(place, server) == 2);
+        drop(first);
+        let _second = second.join().unwrap();
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(1) {
+            assert_eq!(waiting(place, server), 0, "{call}");
+            sleep(Duration::from_millis(10));
+        }
+    });
+}
+
+#[test]
+fn reads_of_agents_and_tools_stop_when_their_client_leaves() {
+    let place = Place::postgres();
+    let (server, client) = serve(&place);
+    let path = agent(&client);
+    let made = json!({"graph_id": AGENT, "name": "mine"});
+    ok(client.post("/assistants", &made), 200);
+    let message =
+        json!({"role": "user", "parts": [{"kind": "text", "text": "hi"}], "messageId": "m1"});
+    let sent = client.post(&path, &call("message/send", json!({"message": message})));
+    let task = ok(sent, 200)["result"].clone();
+    let reads = [
+        ("runs", call("tasks/get", json!({"id": task["id"]}))),
+        ("runs", call("GetTask", json!({"id": task["id"]}))),
+        (
+            "runs",
+            call("ListTasks", json!({"contextId": task["contextId"]})),
+        ),
+    ];
+    for (table, read) in &reads {
+        assert!(ok(client.post(&path, read), 200)["result"].is_object());
+        left(&place, &server, &client, table, &path, read);
+    }
+    let read = call("tools/list", json!({}));
+    assert!(ok(client.post("/mcp", &read), 200)["result"].is_object());
+    left(&place, &server, &client, "assistants", "/mcp", &read);
+}
+
+#[test]
+fn what_a_call_to_an_agent_writes_is_written_when_its_client_has_left() {
+    let place = Place::postgres();
+    let (server, client) = serve(&place);
+    let path = agent(&client);
+    let thread = client.thread();
+    let lock = locked(
+        place.url().unwrap(),
+        "LOCK TABLE runs IN ACCESS EXCLUSIVE MODE",
+    );
+    let message = json!({
+        "role": "user", "parts": [{"kind": "text", "text": "hi"}], "messageId": "m1", "contextId": thread,
+    });
+    let send = call("message/send", json!({"message": message}));
+    let answer = client.post_within(Duration::from_secs(1), &path, &send);
+    assert!(answer.is_none(), "{answer:?}");
+    assert_eq!(waiting(&place, &server), 1);
+    drop(lock);
+    until("the message has a run", || {
+        !get(&client, &thread, "runs").as_array().unwrap().is_empty()
+    });
+}
