@@ -9,7 +9,7 @@ use test_support::place::Place;
 use test_support::server::Setup;
 use test_support::talk::{background, ok, slow, until, until_within};
 
-use crate::siege::{MIB, Memory, rounds};
+use crate::siege::{MIB, Watch, rounds};
 
 on_both_storages!(
     states_of_tiny_items_take_no_more_of_the_cache_than_others,
@@ -63,12 +63,12 @@ fn states_of_tiny_items_take_no_more_of_the_cache_than_others(place: &Place) {
     let threads = threads(&Client::of(&server), 60 * rounds());
     server.restart();
     let client = Client::of(&server);
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     for thread in &threads {
         let state = ok(client.get(&format!("/threads/{thread}/state")), 200);
         assert_eq!(state["values"]["answer"].as_array().unwrap().len(), ITEMS);
     }
-    memory.held("states of tiny items one by one", 80 * MIB);
+    watch.held("states of tiny items one by one", 80 * MIB);
 }
 
 fn states_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Place) {
@@ -76,7 +76,7 @@ fn states_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Place
     let threads = threads(&Client::of(&server), 40);
     server.restart();
     let client = Client::of(&server);
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     for path in ["/state", ""] {
         for _ in 0..rounds() {
             std::thread::scope(|scope| {
@@ -94,7 +94,7 @@ fn states_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Place
         let last = format!("/threads/{}{path}", threads[0]);
         until("the memory is free", || client.get(&last).status == 200);
     }
-    memory.held("states of tiny items at once", 72 * MIB);
+    watch.held("states of tiny items at once", 72 * MIB);
 }
 
 /// A run that takes two times so many milliseconds, with a request of so many tiny items.
@@ -121,7 +121,7 @@ fn all_end(client: &Client, runs: &[(String, String)]) {
 fn runs_with_requests_of_tiny_items_are_executed_a_few_at_a_time(place: &Place) {
     let server = place.start(setup());
     let client = Client::of(&server);
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     let run = dense(2500, ITEMS);
     let one = |_| {
         let thread = client.thread();
@@ -130,7 +130,7 @@ fn runs_with_requests_of_tiny_items_are_executed_a_few_at_a_time(place: &Place) 
     };
     let runs: Vec<_> = (0..60 * rounds()).map(one).collect();
     all_end(&client, &runs);
-    memory.held("runs with requests of tiny items", 150 * MIB);
+    watch.held("runs with requests of tiny items", 150 * MIB);
 }
 
 fn runs_with_requests_of_tiny_items_that_become_due_together_begin_a_few_at_a_time(place: &Place) {
@@ -147,9 +147,9 @@ fn runs_with_requests_of_tiny_items_that_become_due_together_begin_a_few_at_a_ti
         runs.push((thread, id));
     }
     assert!(begin.elapsed() < DUE, "all of them wait when they are due");
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     all_end(&client, &runs);
-    memory.held("runs of tiny items that become due", 130 * MIB);
+    watch.held("runs of tiny items that become due", 130 * MIB);
 }
 
 fn requests_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Place) {
@@ -165,7 +165,7 @@ fn requests_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Pla
     }
     server.restart();
     let client = Client::of(&server);
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     for _ in 0..rounds() {
         std::thread::scope(|scope| {
             let one = |path: &String| {
@@ -179,7 +179,7 @@ fn requests_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Pla
         });
         until("the memory is free", || client.get(&paths[0]).status == 200);
     }
-    memory.held("requests of tiny items at once", 100 * MIB);
+    watch.held("requests of tiny items at once", 100 * MIB);
 }
 
 fn lists_of_tiny_items_that_nobody_reads_take_what_was_reserved(place: &Place) {
@@ -193,7 +193,7 @@ fn lists_of_tiny_items_that_nobody_reads_take_what_was_reserved(place: &Place) {
     }
     server.restart();
     let client = Client::of(&server);
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     let all = json!({"limit": 1000}).to_string();
     let mut open: Vec<Open> = Vec::new();
     for _ in 0..8 * rounds() {
@@ -215,7 +215,7 @@ fn lists_of_tiny_items_that_nobody_reads_take_what_was_reserved(place: &Place) {
         answer.is_some_and(|items| items.len() == ITEMS)
     });
     assert_eq!(whole.count(), 21);
-    memory.held("unread lists of tiny items", 90 * MIB);
+    watch.held("unread lists of tiny items", 90 * MIB);
 }
 
 fn lists_of_threads_with_metadata_of_tiny_items_take_little_memory(place: &Place) {
@@ -225,7 +225,7 @@ fn lists_of_threads_with_metadata_of_tiny_items_take_little_memory(place: &Place
     for _ in 0..200 {
         ok(client.post("/threads", &json!({"metadata": tiny})), 200);
     }
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     let search = json!({"limit": 1000, "select": ["thread_id", "metadata"]});
     for _ in 0..rounds() {
         std::thread::scope(|scope| {
@@ -242,5 +242,5 @@ fn lists_of_threads_with_metadata_of_tiny_items_take_little_memory(place: &Place
             }
         });
     }
-    memory.held("lists of metadata of tiny items", 160 * MIB);
+    watch.held("lists of metadata of tiny items", 160 * MIB);
 }
