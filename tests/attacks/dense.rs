@@ -1,13 +1,14 @@
 //! Values of tiny items, which take many times the memory of what is stored of them.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use test_support::client::{Client, Open};
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::Setup;
-use test_support::talk::{background, ok, slow, until, until_within};
+use test_support::tables::execute;
+use test_support::talk::{background, ok, slow, until, until_within, with};
 
 use crate::siege::{MIB, Watch, rounds};
 
@@ -23,9 +24,6 @@ on_both_storages!(
 
 /// More of them.
 const LARGE: usize = 450_000;
-
-/// When runs become due that are created before.
-const DUE: Duration = Duration::from_secs(30);
 
 /// So many items take six mebibytes in memory, and a fifth of one where they are stored.
 const ITEMS: usize = 200_000;
@@ -104,17 +102,35 @@ fn dense(ms: u64, items: usize) -> Value {
     run
 }
 
-/// Waits for the end of runs, without reading their requests.
-fn all_end(client: &Client, runs: &[(String, String)]) {
+/// Waits until a run has a status, without reading its request.
+fn reaches(client: &Client, thread: &str, run: &str, expected: &str) {
+    let path = format!("/threads/{thread}/runs?select=run_id&select=status");
+    until_within(Duration::from_secs(180), "a run has its status", || {
+        let rows = ok(client.get(&path), 200);
+        assert_eq!(rows[0]["run_id"], *run);
+        let status = rows[0]["status"].as_str().unwrap();
+        assert_ne!(status, "error");
+        status == expected
+    });
+}
+
+/// Runs that last until they are cancelled, with requests of so many tiny items.
+fn lasting(client: &Client, count: usize, items: usize, seconds: u64) -> Vec<(String, String)> {
+    let run = with(dense(3_600_000, items), "after_seconds", seconds);
+    let one = |_| {
+        let thread = client.thread();
+        let run = background(client, &thread, &run);
+        (thread, run)
+    };
+    (0..count).map(one).collect()
+}
+
+/// Waits until each run is executed, and cancels it then, which makes room for others.
+fn each_has_its_turn(client: &Client, runs: &[(String, String)]) {
     for (thread, run) in runs {
-        let path = format!("/threads/{thread}/runs?select=run_id&select=status");
-        until_within(Duration::from_secs(180), "a run ends", || {
-            let rows = ok(client.get(&path), 200);
-            assert_eq!(rows[0]["run_id"], **run);
-            let status = rows[0]["status"].as_str().unwrap();
-            assert_ne!(status, "error");
-            status == "success"
-        });
+        reaches(client, thread, run, "running");
+        let cancel = format!("/threads/{thread}/runs/{run}/cancel");
+        ok(client.post(&cancel, &json!({})), 202);
     }
 }
 
@@ -122,33 +138,19 @@ fn runs_with_requests_of_tiny_items_are_executed_a_few_at_a_time(place: &Place) 
     let server = place.start(setup());
     let client = Client::of(&server);
     let watch = Watch::of(&server);
-    let run = dense(2500, ITEMS);
-    let one = |_| {
-        let thread = client.thread();
-        let run = background(&client, &thread, &run);
-        (thread, run)
-    };
-    let runs: Vec<_> = (0..60 * rounds()).map(one).collect();
-    all_end(&client, &runs);
+    let runs = lasting(&client, 40 * rounds(), ITEMS, 0);
+    each_has_its_turn(&client, &runs);
     watch.held("runs with requests of tiny items", 150 * MIB);
 }
 
 fn runs_with_requests_of_tiny_items_that_become_due_together_begin_a_few_at_a_time(place: &Place) {
     let server = place.start(larger());
     let client = Client::of(&server);
-    let begin = Instant::now();
-    let mut run = dense(500, LARGE);
-    let mut runs = Vec::new();
-    for _ in 0..60 {
-        let thread = client.thread();
-        let left = DUE.saturating_sub(begin.elapsed());
-        run["after_seconds"] = left.as_secs_f64().into();
-        let id = background(&client, &thread, &run);
-        runs.push((thread, id));
-    }
-    assert!(begin.elapsed() < DUE, "all of them wait when they are due");
+    let runs = lasting(&client, 20, LARGE, 3600);
     let watch = Watch::of(&server);
-    all_end(&client, &runs);
+    let due = "UPDATE runs SET run_at = created_at";
+    execute(place, &server, due).unwrap();
+    each_has_its_turn(&client, &runs);
     watch.held("runs of tiny items that become due", 130 * MIB);
 }
 
@@ -160,7 +162,7 @@ fn requests_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Pla
     for _ in 0..20 {
         let thread = client.thread();
         let id = background(&client, &thread, &run);
-        all_end(&client, &[(thread.clone(), id.clone())]);
+        reaches(&client, &thread, &id, "success");
         paths.push(format!("/threads/{thread}/runs/{id}"));
     }
     server.restart();
