@@ -25,7 +25,7 @@ const HOLD: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A run of as many supersteps, each of which is stored before the next begins.
-fn supersteps(count: usize) -> Value {
+pub fn supersteps(count: usize) -> Value {
     json!({
         "assistant_id": "loop",
         "input": {"target": count},
