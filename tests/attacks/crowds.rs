@@ -11,7 +11,7 @@ use test_support::server::{Server, Setup};
 use test_support::talk::{ok, until};
 
 use crate::pools::thread_of_states;
-use crate::siege::{Waits, rounds};
+use crate::siege::{MIB, Memory, Waits, rounds};
 
 on_both_storages!(each_of_many_requests_of_one_principal_is_answered_soon);
 
@@ -106,9 +106,11 @@ fn each_of_many_requests_of_one_principal_is_answered_soon(place: &Place) {
     let hold = HOLD.as_millis();
     let points = format!("checkpoints::page=sleep({hold});shares::begun=sleep(0)");
     server.restart_with("FAILPOINTS", &points);
+    let memory = Memory::of(&server);
     for _ in 0..rounds() {
         attack(&server, &thread);
     }
+    memory.held("a crowd of requests", 192 * MIB);
     // Once they are answered there is room again.
     let ann = Client::of(&server).with_key("key-a");
     ok(ann.get(&format!("/threads/{thread}/history")), 200);

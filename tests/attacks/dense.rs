@@ -1,15 +1,16 @@
 //! Values of tiny items, which take many times the memory of what is stored of them.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use test_support::client::{Client, Open};
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::Setup;
-use test_support::talk::{background, ok, slow, until, until_within};
+use test_support::tables::execute;
+use test_support::talk::{background, ok, slow, until, until_within, with};
 
-use crate::siege::{MIB, Memory, rounds};
+use crate::siege::{MIB, Watch, rounds};
 
 on_both_storages!(
     states_of_tiny_items_take_no_more_of_the_cache_than_others,
@@ -23,9 +24,6 @@ on_both_storages!(
 
 /// More of them.
 const LARGE: usize = 450_000;
-
-/// When runs become due that are created before.
-const DUE: Duration = Duration::from_secs(30);
 
 /// So many items take six mebibytes in memory, and a fifth of one where they are stored.
 const ITEMS: usize = 200_000;
@@ -63,12 +61,12 @@ fn states_of_tiny_items_take_no_more_of_the_cache_than_others(place: &Place) {
     let threads = threads(&Client::of(&server), 60 * rounds());
     server.restart();
     let client = Client::of(&server);
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     for thread in &threads {
         let state = ok(client.get(&format!("/threads/{thread}/state")), 200);
         assert_eq!(state["values"]["answer"].as_array().unwrap().len(), ITEMS);
     }
-    memory.held("states of tiny items one by one", 80 * MIB);
+    watch.held("states of tiny items one by one", 80 * MIB);
 }
 
 fn states_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Place) {
@@ -76,7 +74,7 @@ fn states_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Place
     let threads = threads(&Client::of(&server), 40);
     server.restart();
     let client = Client::of(&server);
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     for path in ["/state", ""] {
         for _ in 0..rounds() {
             std::thread::scope(|scope| {
@@ -94,7 +92,7 @@ fn states_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Place
         let last = format!("/threads/{}{path}", threads[0]);
         until("the memory is free", || client.get(&last).status == 200);
     }
-    memory.held("states of tiny items at once", 72 * MIB);
+    watch.held("states of tiny items at once", 72 * MIB);
 }
 
 /// A run that takes two times so many milliseconds, with a request of so many tiny items.
@@ -104,52 +102,63 @@ fn dense(ms: u64, items: usize) -> Value {
     run
 }
 
-/// Waits for the end of runs, without reading their requests.
-fn all_end(client: &Client, runs: &[(String, String)]) {
-    for (thread, run) in runs {
-        let path = format!("/threads/{thread}/runs?select=run_id&select=status");
-        until_within(Duration::from_secs(180), "a run ends", || {
-            let rows = ok(client.get(&path), 200);
-            assert_eq!(rows[0]["run_id"], **run);
-            let status = rows[0]["status"].as_str().unwrap();
-            assert_ne!(status, "error");
-            status == "success"
-        });
-    }
+/// Waits until a run has a status, without reading its request.
+fn reaches(client: &Client, thread: &str, run: &str, expected: &str) {
+    let path = format!("/threads/{thread}/runs?select=run_id&select=status");
+    until_within(Duration::from_secs(180), "a run has its status", || {
+        let rows = ok(client.get(&path), 200);
+        assert_eq!(rows[0]["run_id"], *run);
+        let status = rows[0]["status"].as_str().unwrap();
+        assert_ne!(status, "error");
+        status == expected
+    });
+}
+
+/// So many runs, on a thread each.
+fn created(client: &Client, count: usize, run: &Value) -> Vec<(String, String)> {
+    let one = |_| {
+        let thread = client.thread();
+        let run = background(client, &thread, run);
+        (thread, run)
+    };
+    (0..count).map(one).collect()
+}
+
+fn cancel(client: &Client, thread: &str, run: &str) -> u16 {
+    let path = format!("/threads/{thread}/runs/{run}/cancel");
+    client.post(&path, &json!({})).status
 }
 
 fn runs_with_requests_of_tiny_items_are_executed_a_few_at_a_time(place: &Place) {
     let server = place.start(setup());
     let client = Client::of(&server);
-    let memory = Memory::of(&server);
-    let run = dense(2500, ITEMS);
-    let one = |_| {
-        let thread = client.thread();
-        let run = background(&client, &thread, &run);
-        (thread, run)
-    };
-    let runs: Vec<_> = (0..60 * rounds()).map(one).collect();
-    all_end(&client, &runs);
-    memory.held("runs with requests of tiny items", 150 * MIB);
+    let watch = Watch::of(&server);
+    // They last until they are cancelled, which makes room for others.
+    let runs = created(&client, 40 * rounds(), &dense(3_600_000, ITEMS));
+    for (thread, run) in &runs {
+        reaches(&client, thread, run, "running");
+        assert_eq!(cancel(&client, thread, run), 202);
+    }
+    watch.held("runs with requests of tiny items", 150 * MIB);
 }
 
 fn runs_with_requests_of_tiny_items_that_become_due_together_begin_a_few_at_a_time(place: &Place) {
     let server = place.start(larger());
     let client = Client::of(&server);
-    let begin = Instant::now();
-    let mut run = dense(500, LARGE);
-    let mut runs = Vec::new();
-    for _ in 0..60 {
-        let thread = client.thread();
-        let left = DUE.saturating_sub(begin.elapsed());
-        run["after_seconds"] = left.as_secs_f64().into();
-        let id = background(&client, &thread, &run);
-        runs.push((thread, id));
+    let runs = created(&client, 30, &with(dense(500, LARGE), "after_seconds", 3600));
+    let watch = Watch::of(&server);
+    let due = "UPDATE runs SET run_at = created_at";
+    execute(place, &server, due).unwrap();
+    let (first, others) = runs.split_at(8);
+    for (thread, run) in first {
+        reaches(&client, thread, run, "success");
     }
-    assert!(begin.elapsed() < DUE, "all of them wait when they are due");
-    let memory = Memory::of(&server);
-    all_end(&client, &runs);
-    memory.held("runs of tiny items that become due", 130 * MIB);
+    // The others would go on in the same way. Some have ended meanwhile.
+    for (thread, run) in others {
+        let status = cancel(&client, thread, run);
+        assert!(matches!(status, 202 | 404), "{status}");
+    }
+    watch.held("runs of tiny items that become due", 130 * MIB);
 }
 
 fn requests_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Place) {
@@ -160,12 +169,12 @@ fn requests_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Pla
     for _ in 0..20 {
         let thread = client.thread();
         let id = background(&client, &thread, &run);
-        all_end(&client, &[(thread.clone(), id.clone())]);
+        reaches(&client, &thread, &id, "success");
         paths.push(format!("/threads/{thread}/runs/{id}"));
     }
     server.restart();
     let client = Client::of(&server);
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     for _ in 0..rounds() {
         std::thread::scope(|scope| {
             let one = |path: &String| {
@@ -179,7 +188,7 @@ fn requests_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Pla
         });
         until("the memory is free", || client.get(&paths[0]).status == 200);
     }
-    memory.held("requests of tiny items at once", 100 * MIB);
+    watch.held("requests of tiny items at once", 100 * MIB);
 }
 
 fn lists_of_tiny_items_that_nobody_reads_take_what_was_reserved(place: &Place) {
@@ -193,7 +202,7 @@ fn lists_of_tiny_items_that_nobody_reads_take_what_was_reserved(place: &Place) {
     }
     server.restart();
     let client = Client::of(&server);
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     let all = json!({"limit": 1000}).to_string();
     let mut open: Vec<Open> = Vec::new();
     for _ in 0..8 * rounds() {
@@ -215,7 +224,7 @@ fn lists_of_tiny_items_that_nobody_reads_take_what_was_reserved(place: &Place) {
         answer.is_some_and(|items| items.len() == ITEMS)
     });
     assert_eq!(whole.count(), 21);
-    memory.held("unread lists of tiny items", 90 * MIB);
+    watch.held("unread lists of tiny items", 90 * MIB);
 }
 
 fn lists_of_threads_with_metadata_of_tiny_items_take_little_memory(place: &Place) {
@@ -225,7 +234,7 @@ fn lists_of_threads_with_metadata_of_tiny_items_take_little_memory(place: &Place
     for _ in 0..200 {
         ok(client.post("/threads", &json!({"metadata": tiny})), 200);
     }
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     let search = json!({"limit": 1000, "select": ["thread_id", "metadata"]});
     for _ in 0..rounds() {
         std::thread::scope(|scope| {
@@ -242,5 +251,5 @@ fn lists_of_threads_with_metadata_of_tiny_items_take_little_memory(place: &Place
             }
         });
     }
-    memory.held("lists of metadata of tiny items", 160 * MIB);
+    watch.held("lists of metadata of tiny items", 160 * MIB);
 }

@@ -12,6 +12,8 @@ use tokio::task::JoinHandle;
 pub struct Connection {
     pub send: SendRequest<Bytes>,
     address: String,
+    /// Sent as `x-api-key`.
+    key: Option<String>,
     ping: PingPong,
     /// Ends with the connection.
     pub driver: JoinHandle<Result<(), h2::Error>>,
@@ -30,9 +32,17 @@ impl Connection {
         Self {
             send,
             address,
+            key: None,
             ping,
             driver,
         }
+    }
+
+    /// The same with a key.
+    pub async fn open_as(server: &Server, window: u32, key: &str) -> Self {
+        let mut connection = Self::open(server, window).await;
+        connection.key = Some(key.to_owned());
+        connection
     }
 
     /// Waits until the server has read everything that was sent before.
@@ -47,11 +57,13 @@ impl Connection {
         path: &str,
         body: &str,
     ) -> Option<ResponseFuture> {
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
-            .uri(format!("http://{}{path}", self.address))
-            .body(())
-            .unwrap();
+            .uri(format!("http://{}{path}", self.address));
+        if let Some(key) = &self.key {
+            request = request.header("x-api-key", key);
+        }
+        let request = request.body(()).unwrap();
         let mut ready = self.send.clone().ready().await.ok()?;
         let (response, mut stream) = ready.send_request(request, body.is_empty()).ok()?;
         if !body.is_empty() {

@@ -10,6 +10,7 @@ use test_support::server::{Server, Setup};
 use test_support::talk::{background, ok, until};
 
 use crate::lists::thread_of_texts;
+use crate::siege::{MIB, Watch};
 
 on_both_storages!(
     a_state_above_the_share_of_a_client_is_refused_until_it_is_smaller,
@@ -22,6 +23,9 @@ on_both_storages!(
 fn started(place: &Place) -> Server {
     place.start(Setup::example("reference_server").env("BACKSTITCH_MEMORY_BUDGET", "64"))
 }
+
+/// What one client may have, and what a server takes for the work.
+const MOST: u64 = 96 * MIB;
 
 fn post_state(client: &Client, thread: &str, values: &Value) {
     let path = format!("/threads/{thread}/state");
@@ -46,6 +50,7 @@ fn a_state_above_the_share_of_a_client_is_refused_until_it_is_smaller(place: &Pl
         server.restart();
     }
     let client = Client::of(&server);
+    let watch = Watch::of(&server);
     let ids = json!({"ids": [thread], "select": ["thread_id"]});
     let found = ok(client.post("/threads/search", &ids), 200);
     assert_eq!(found, json!([{"thread_id": thread}]));
@@ -61,10 +66,12 @@ fn a_state_above_the_share_of_a_client_is_refused_until_it_is_smaller(place: &Pl
     let path = format!("/threads/{thread}/state/checkpoint");
     client.post(&path, &body).refused(413);
     ok(client.get(&format!("/threads/{thread}")), 200);
+    watch.held("a state above the share", MOST);
 }
 
 fn what_shows_single_messages_of_a_state_above_the_share_shows_the_rest(place: &Place) {
     let server = started(place);
+    let watch = Watch::of(&server);
     let client = Client::of(&server);
     let thread = json!({"metadata": {"graph_id": "agent"}});
     let thread = ok(client.post("/threads", &thread), 200);
@@ -86,6 +93,7 @@ fn what_shows_single_messages_of_a_state_above_the_share_shows_the_rest(place: &
     assert!(events["events"].as_array().unwrap().len() > 2, "{events}");
     let tree = ok(client.get(&format!("/threads/{thread}/tree")), 200);
     assert!(tree["nodes"].is_array(), "{tree}");
+    watch.held("single messages of a state above the share", MOST);
 }
 
 fn what_is_more_than_a_read_goes_on_with_a_state_above_the_share(place: &Place) {
@@ -93,6 +101,7 @@ fn what_is_more_than_a_read_goes_on_with_a_state_above_the_share(place: &Place) 
     let thread = thread_of_texts(&Client::of(&server), 1, 3 << 20);
     server.restart();
     let client = Client::of(&server);
+    let watch = Watch::of(&server);
     let create = json!({"thread_id": thread, "if_exists": "do_nothing"});
     let there = ok(client.post("/threads", &create), 200);
     let request = there["values"]["request"].as_str().unwrap();
@@ -107,6 +116,7 @@ fn what_is_more_than_a_read_goes_on_with_a_state_above_the_share(place: &Place) 
     assert_eq!(joined["request"].as_str().map(str::len), Some(3 << 20));
     post_state(&client, &thread, &json!({"request": "short"}));
     ok(client.get(&format!("{path}/state")), 200);
+    watch.held("changes of a state above the share", MOST);
 }
 
 fn results_that_a_state_shows_count_as_a_part_of_it(place: &Place) {
@@ -136,6 +146,7 @@ fn results_that_a_state_shows_count_as_a_part_of_it(place: &Place) {
     // Room for both once.
     server.restart_with("BACKSTITCH_MEMORY_BUDGET", "192");
     let client = Client::of(&server);
+    let watch = Watch::of(&server);
     for _ in 0..2 {
         let shown = ok(client.get(&state), 200);
         let result = &shown["tasks"][0]["result"]["messages"][0]["content"];
@@ -167,4 +178,5 @@ fn results_that_a_state_shows_count_as_a_part_of_it(place: &Place) {
         result.as_str().is_some_and(|text| text.len() > 2_500_000)
     };
     assert!(whole.iter().any(is_shown));
+    watch.held("results that a state shows", MOST);
 }

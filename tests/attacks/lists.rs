@@ -1,5 +1,7 @@
 //! Lists that are longer than memory should be, asked for by clients that do not read them.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use test_support::client::{Client, Open};
 use test_support::on_both_storages;
@@ -7,7 +9,7 @@ use test_support::place::{Place, serve};
 use test_support::server::Setup;
 use test_support::talk::{agent_thread, background, ok, until};
 
-use crate::siege::{MIB, Memory, Waits, rounds};
+use crate::siege::{MIB, Memory, Waits, Watch, rounds};
 
 on_both_storages!(
     histories_that_nobody_reads_take_little_memory,
@@ -58,8 +60,7 @@ fn histories_that_nobody_reads_take_little_memory(place: &Place) {
         history.chunk().unwrap();
         open.push(history);
     }
-    let waits = Waits::of(&client, 20);
-    assert!(waits.p99().as_secs() < 2, "{:?}", waits.p99());
+    Waits::of(&client, 20).held("unread histories", Duration::from_secs(2));
     let mut read = open_history(&client, &thread);
     let mut bytes = 0;
     while let Some(chunk) = read.chunk() {
@@ -71,8 +72,9 @@ fn histories_that_nobody_reads_take_little_memory(place: &Place) {
 }
 
 fn a_long_history_has_every_state_as_it_is_read_alone(place: &Place) {
-    let (_server, client) = serve(place);
+    let (server, client) = serve(place);
     let thread = thread_of_texts(&client, 30, 120_000);
+    let watch = Watch::of(&server);
     let run = json!({"assistant_id": "approve", "input": null, "command": {"resume": "yes"}});
     client.run(&thread, &run);
     let path = format!("/threads/{thread}/history");
@@ -101,6 +103,7 @@ fn a_long_history_has_every_state_as_it_is_read_alone(place: &Place) {
         pages.extend(page.iter().cloned());
     }
     assert!(pages == states, "the pages differ from the list");
+    watch.held("a long history and its pages", 128 * MIB);
 }
 
 /// Runs the graph that has a text in its state.
@@ -135,8 +138,7 @@ fn lists_of_threads_and_runs_that_nobody_reads_take_little_memory(place: &Place)
             open.push(list);
         }
     }
-    let waits = Waits::of(&client, 20);
-    assert!(waits.p99().as_secs() < 2, "{:?}", waits.p99());
+    Waits::of(&client, 20).held("unread lists of threads and runs", Duration::from_secs(2));
     drop(open);
     memory.held("unread lists of threads and runs", 100 * MIB);
 
@@ -175,6 +177,7 @@ fn a_value_above_the_limit_is_refused_and_can_be_left_out(place: &Place) {
     // A third of it is for responses, half of that for one client.
     let setup = Setup::example("reference_server").env("BACKSTITCH_MEMORY_BUDGET", "64");
     let server = place.start(setup);
+    let watch = Watch::of(&server);
     let client = Client::of(&server);
     let thread = client.thread();
     run_with_text(&client, &thread, 3 << 20);
@@ -188,17 +191,19 @@ fn a_value_above_the_limit_is_refused_and_can_be_left_out(place: &Place) {
     let refused = client.get(&runs).refused(413);
     assert!(refused.contains("`select`"), "{refused}");
     assert_eq!(client.get(&format!("{runs}?select=status")).status, 200);
+    watch.held("values above the limit", 96 * MIB);
 }
 
 fn without_keys_each_address_has_a_share_of_the_memory(place: &Place) {
     let setup = Setup::example("reference_server").env("BACKSTITCH_MEMORY_BUDGET", "64");
     let server = place.start(setup);
+    let watch = Watch::of(&server);
     let client = Client::of(&server);
     let thread = thread_of_texts(&client, 40, 1 << 19);
     let path = format!("/threads/{thread}/history");
     let history = |client: &Client| client.open("POST", &path, &[], b"{\"limit\": 1000}");
     let [one, other] =
-        ["127.0.0.1", "127.0.0.2"].map(|address| client.at(address.parse().unwrap()));
+        ["127.0.0.1", "127.0.0.3"].map(|address| client.at(address.parse().unwrap()));
     let mut open = Vec::new();
     loop {
         let mut list = history(&one);
@@ -212,6 +217,7 @@ fn without_keys_each_address_has_a_share_of_the_memory(place: &Place) {
     }
     assert_eq!(history(&other).status, 200);
     assert_eq!(history(&one).status, 503);
+    watch.held("unread lists of one address", 96 * MIB);
 }
 
 fn lists_beyond_the_memory_for_them_are_refused_until_it_is_free(place: &Place) {
@@ -221,6 +227,7 @@ fn lists_beyond_the_memory_for_them_are_refused_until_it_is_free(place: &Place) 
     let server = place.start(setup);
     let ann = Client::of(&server).with_key("key-a");
     let bob = Client::of(&server).with_key("key-b");
+    let watch = Watch::beside(&server, &bob);
     let thread = thread_of_texts(&ann, 40, 1 << 19);
     let other = thread_of_texts(&bob, 3, 1 << 19);
     let path = format!("/threads/{thread}/history");
@@ -244,6 +251,7 @@ fn lists_beyond_the_memory_for_them_are_refused_until_it_is_free(place: &Place) 
     until("the memory is free", || {
         ann.post(&path, &json!({"limit": 1})).status == 200
     });
+    watch.held("lists beyond the memory for them", 96 * MIB);
 }
 
 /// The parts of a list that its pages have, each page with less than it might have.
@@ -268,6 +276,7 @@ fn pages(client: &Client, thread: &str, query: &str, list: &str, key: &str) -> V
 fn pages_of_messages_and_events_end_early_and_lead_to_the_rest(place: &Place) {
     let setup = Setup::example("reference_server").env("BACKSTITCH_PAGE_BYTES", "20000");
     let server = place.start(setup);
+    let watch = Watch::of(&server);
     let client = Client::of(&server);
     let thread = agent_thread(&client);
     let sizes = [10, 6000, 6000, 30_000, 6000, 10, 10, 6000, 6000, 6000, 10];
@@ -316,6 +325,7 @@ fn pages_of_messages_and_events_end_early_and_lead_to_the_rest(place: &Place) {
     let numbers: Vec<i64> = events.concat().iter().map(number).collect();
     assert!(events.len() > 2, "{} pages", events.len());
     assert!(numbers.len() > sizes.len() && numbers.is_sorted_by(|a, b| a + 1 == *b));
+    watch.held("pages that end early", 96 * MIB);
 }
 
 fn a_page_of_as_many_bytes_as_it_may_have_is_whole_and_one_of_a_byte_more_ends_early(
@@ -323,6 +333,7 @@ fn a_page_of_as_many_bytes_as_it_may_have_is_whole_and_one_of_a_byte_more_ends_e
 ) {
     let setup = Setup::example("reference_server").env("BACKSTITCH_PAGE_BYTES", "4096");
     let server = place.start(setup);
+    let watch = Watch::of(&server);
     let client = Client::of(&server);
     // Whether the messages and the events of a thread with two messages have one page, by the bytes of their texts.
     let are_whole = |bytes: usize| -> [bool; 2] {
@@ -362,6 +373,7 @@ fn a_page_of_as_many_bytes_as_it_may_have_is_whole_and_one_of_a_byte_more_ends_e
         println!("a whole page has {whole} bytes of texts");
         assert!(whole > 4096 / 2, "{whole}");
     }
+    watch.held("pages at their limit", 96 * MIB);
 }
 
 fn runs_of_large_states_wait_for_memory_and_do_not_fail(place: &Place) {
@@ -376,7 +388,7 @@ fn runs_of_large_states_wait_for_memory_and_do_not_fail(place: &Place) {
     // Nothing of them is in memory.
     server.restart();
     let client = Client::of(&server);
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     let resume =
         json!({"assistant_id": "approve", "command": {"resume": "yes"}, "stream_mode": []});
     let path = |thread: &String| format!("/threads/{thread}/runs");
@@ -390,7 +402,7 @@ fn runs_of_large_states_wait_for_memory_and_do_not_fail(place: &Place) {
     for (thread, run) in threads.iter().zip(&runs) {
         assert_eq!(client.end_of(thread, run), "success");
     }
-    memory.held("runs of large states", 100 * MIB);
+    watch.held("runs of large states", 100 * MIB);
 }
 
 fn states_that_nobody_reads_are_refused_beyond_their_memory(place: &Place) {
@@ -398,7 +410,7 @@ fn states_that_nobody_reads_are_refused_beyond_their_memory(place: &Place) {
     let server = place.start(setup);
     let client = Client::of(&server);
     let thread = thread_of_texts(&client, 1, 8 << 20);
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     let path = format!("/threads/{thread}/state");
     let open: Vec<Open> = (0..30 * rounds())
         .map(|_| client.open("GET", &path, &[], b""))
@@ -411,7 +423,7 @@ fn states_that_nobody_reads_are_refused_beyond_their_memory(place: &Place) {
     ok(client.post(&format!("/threads/{thread}/state"), &edit), 200);
     drop(open);
     until("the memory is free", || client.get(&path).status == 200);
-    memory.held("unread states", 200 * MIB);
+    watch.held("unread states", 200 * MIB);
 }
 
 fn large_states_that_are_read_at_once_are_shown_or_refused(place: &Place) {
@@ -437,7 +449,7 @@ fn large_states_that_are_read_at_once_are_shown_or_refused(place: &Place) {
     // Nothing of it is in memory.
     server.restart();
     let client = Client::of(&server);
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     let refusing = [
         "/state".to_owned(),
         String::new(),
@@ -463,7 +475,7 @@ fn large_states_that_are_read_at_once_are_shown_or_refused(place: &Place) {
             });
         }
         until("the memory is free", || client.get(&path).status == 200);
-        println!("{path}: peak {} MiB", memory.peak() / MIB);
+        println!("{path}: peak {} MiB", watch.memory.peak() / MIB);
     }
-    memory.held("large states at once", 256 * MIB);
+    watch.held("large states at once", 256 * MIB);
 }

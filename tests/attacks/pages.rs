@@ -6,7 +6,24 @@ use std::time::Duration;
 
 use serde_json::json;
 use test_support::client::{Answer, Client};
+use test_support::on_both_storages;
+use test_support::place::Place;
 use test_support::server::{Server, Setup};
+
+use crate::siege::{MIB, Watch};
+
+on_both_storages!(
+    a_foreign_page_is_refused_with_every_method_before_its_body_is_read,
+    a_foreign_page_embeds_nothing_and_cancels_no_run_by_a_link,
+    pages_of_this_machine_and_of_the_server_itself_may_call_in_open_mode,
+    with_keys_no_other_page_may_call_unless_it_is_listed,
+    any_page_may_call_where_the_setting_says_so,
+    without_keys_only_names_of_this_machine_are_answered_to,
+    a_server_without_keys_listens_on_this_machine_alone_unless_that_is_meant,
+);
+
+/// What many small requests may take.
+const MOST: u64 = 64 * MIB;
 
 /// Reads a whole answer to a head that is written as it stands, whose body never comes.
 fn head(server: &Server, text: &str) -> String {
@@ -39,9 +56,9 @@ fn from(client: &Client, origin: &str, method: &str, path: &str) -> Answer {
     client.send(method, path, &[("origin", origin)], b"{}")
 }
 
-#[test]
-fn a_foreign_page_is_refused_with_every_method_before_its_body_is_read() {
-    let server = Setup::bundled().start();
+fn a_foreign_page_is_refused_with_every_method_before_its_body_is_read(place: &Place) {
+    let server = place.start(Setup::bundled());
+    let watch = Watch::of(&server);
     let client = Client::of(&server);
     let thread = client.thread();
     for origin in [
@@ -94,12 +111,13 @@ fn a_foreign_page_is_refused_with_every_method_before_its_body_is_read() {
     let log = server.output();
     assert_eq!(log.matches("https://evil.example").count(), 1, "{log}");
     assert!(log.contains("BACKSTITCH_CORS_ORIGINS"), "{log}");
+    watch.held("requests of foreign pages", MOST);
 }
 
 /// Browsers send no origin for what a page embeds, and `cancel_on_disconnect` makes a read a write.
-#[test]
-fn a_foreign_page_embeds_nothing_and_cancels_no_run_by_a_link() {
-    let server = Setup::bundled().start();
+fn a_foreign_page_embeds_nothing_and_cancels_no_run_by_a_link(place: &Place) {
+    let server = place.start(Setup::bundled());
+    let watch = Watch::of(&server);
     let id = "01a20265-e4a8-7000-8000-000000000000";
     let joined = format!("/threads/{id}/runs/{id}/join");
     let get = |path: &str, mode: &str| {
@@ -116,11 +134,12 @@ fn a_foreign_page_embeds_nothing_and_cancels_no_run_by_a_link() {
     assert_eq!(get(&encoded, "navigate"), 403);
     assert_eq!(get("/threads", "navigate"), 200);
     assert_eq!(get(&format!("/threads/{id}"), "navigate"), 404);
+    watch.held("links of foreign pages", MOST);
 }
 
-#[test]
-fn pages_of_this_machine_and_of_the_server_itself_may_call_in_open_mode() {
-    let server = Setup::bundled().start();
+fn pages_of_this_machine_and_of_the_server_itself_may_call_in_open_mode(place: &Place) {
+    let server = place.start(Setup::bundled());
+    let watch = Watch::of(&server);
     let client = Client::of(&server);
     for origin in [
         "http://localhost:3000",
@@ -146,12 +165,12 @@ fn pages_of_this_machine_and_of_the_server_itself_may_call_in_open_mode() {
         let granted = preflight.header("access-control-allow-private-network");
         assert_eq!(granted, Some("true"));
     }
+    watch.held("pages of this machine", MOST);
 }
 
-#[test]
-fn with_keys_no_other_page_may_call_unless_it_is_listed() {
+fn with_keys_no_other_page_may_call_unless_it_is_listed(place: &Place) {
     let keys = Setup::bundled().env("BACKSTITCH_API_KEYS", "ann=key-a");
-    let server = keys.clone().start();
+    let server = place.start(keys.clone());
     let client = Client::of(&server).with_key("key-a");
     assert_eq!(
         from(&client, "http://localhost:3000", "POST", "/threads").status,
@@ -169,31 +188,34 @@ fn with_keys_no_other_page_may_call_unless_it_is_listed() {
     assert_eq!(status(&answer), 200, "{answer}");
 
     let listed = "https://app.example, http://localhost:3000";
-    let server = keys.env("BACKSTITCH_CORS_ORIGINS", listed).start();
+    let server = place.start(keys.env("BACKSTITCH_CORS_ORIGINS", listed));
     let client = Client::of(&server).with_key("key-a");
+    let watch = Watch::beside(&server, &client);
     for origin in ["https://app.example", "http://localhost:3000"] {
         assert_eq!(from(&client, origin, "POST", "/threads").status, 200);
     }
     for origin in ["http://app.example", "http://localhost:3001", "null"] {
         assert_eq!(from(&client, origin, "POST", "/threads").status, 403);
     }
+    watch.held("pages beside keys", MOST);
 }
 
-#[test]
-fn any_page_may_call_where_the_setting_says_so() {
+fn any_page_may_call_where_the_setting_says_so(place: &Place) {
     let setup = Setup::bundled().env("BACKSTITCH_CORS_ORIGINS", "*");
-    let server = setup.start();
+    let server = place.start(setup);
+    let watch = Watch::of(&server);
     let client = Client::of(&server);
     for origin in ["https://a.example", "null"] {
         let answer = from(&client, origin, "POST", "/threads");
         assert_eq!(answer.status, 200);
         assert_eq!(answer.header("access-control-allow-origin"), Some("*"));
     }
+    watch.held("any page", MOST);
 }
 
-#[test]
-fn without_keys_only_names_of_this_machine_are_answered_to() {
-    let server = Setup::bundled().start();
+fn without_keys_only_names_of_this_machine_are_answered_to(place: &Place) {
+    let server = place.start(Setup::bundled());
+    let watch = Watch::of(&server);
     let get = |path: &str, host: &str| {
         status(&head(
             &server,
@@ -223,7 +245,7 @@ fn without_keys_only_names_of_this_machine_are_answered_to() {
     assert!(log.contains("BACKSTITCH_HOSTS"), "{log}");
 
     for (hosts, own, foreign) in [("box, agents:80", 200, 403), ("*", 200, 200)] {
-        let server = Setup::bundled().env("BACKSTITCH_HOSTS", hosts).start();
+        let server = place.start(Setup::bundled().env("BACKSTITCH_HOSTS", hosts));
         let get = |host: &str| {
             let text = format!("GET /info HTTP/1.1\r\nhost: {host}\r\n\r\n");
             status(&head(&server, &text))
@@ -232,7 +254,7 @@ fn without_keys_only_names_of_this_machine_are_answered_to() {
     }
     // With keys, any name will do: the key says who may.
     let setup = Setup::bundled().env("BACKSTITCH_API_KEYS", "ann=key-a");
-    let server = setup.start();
+    let server = place.start(setup);
     let text = "GET /info HTTP/1.1\r\nhost: agents.example\r\nx-api-key: key-a\r\n\r\n";
     assert_eq!(status(&head(&server, text)), 200);
     assert_eq!(
@@ -242,10 +264,10 @@ fn without_keys_only_names_of_this_machine_are_answered_to() {
         )),
         400
     );
+    watch.held("foreign names of hosts", MOST);
 }
 
-#[test]
-fn a_server_without_keys_listens_on_this_machine_alone_unless_that_is_meant() {
+fn a_server_without_keys_listens_on_this_machine_alone_unless_that_is_meant(place: &Place) {
     for host in ["0.0.0.0", "::"] {
         let (status, log) = Setup::bundled().env("HOST", host).refused();
         assert!(!status.success());
@@ -259,11 +281,11 @@ fn a_server_without_keys_listens_on_this_machine_alone_unless_that_is_meant() {
         meant.clone().env("BACKSTITCH_ALLOW_OPEN", "true"),
         meant.env("BACKSTITCH_API_KEYS", "ann=key-a"),
     ] {
-        let server = setup.start();
+        let server = place.start(setup);
         assert!(server.base_url().starts_with("http://0.0.0.0:"));
         assert_eq!(Client::of(&server).get("/ok").status, 200);
     }
-    let localhost = Setup::bundled().env("HOST", "localhost").start();
+    let localhost = place.start(Setup::bundled().env("HOST", "localhost"));
     let client = Client::of(&localhost);
     assert_eq!(client.post("/threads", &json!({})).status, 200);
     let wrong = Setup::bundled().env("BACKSTITCH_CORS_ORIGINS", "null");

@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use test_support::client::Client;
 use test_support::on_both_storages;
 use test_support::place::Place;
-use test_support::server::{Server, Setup};
+use test_support::server::Setup;
 use test_support::tables;
 use test_support::talk::ok;
 
+use crate::locks::reached;
 use crate::siege::{MIB, Memory, Waits, rounds};
 
 on_both_storages!(slow_reads_that_take_every_connection_delay_no_commit_of_a_run);
@@ -24,7 +25,7 @@ const HOLD: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A run of as many supersteps, each of which is stored before the next begins.
-fn supersteps(count: usize) -> Value {
+pub fn supersteps(count: usize) -> Value {
     json!({
         "assistant_id": "loop",
         "input": {"target": count},
@@ -132,11 +133,6 @@ fn beside<T>(
     })
 }
 
-/// How many reads of states have begun.
-fn reads(server: &Server) -> usize {
-    server.output().matches("a fail point was reached").count()
-}
-
 fn slow_reads_that_take_every_connection_delay_no_commit_of_a_run(place: &Place) {
     let setup = Setup::example("bench_server")
         .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b,eve=key-e")
@@ -166,12 +162,12 @@ fn slow_reads_that_take_every_connection_delay_no_commit_of_a_run(place: &Place)
     for principals in 1..=slow.len() {
         let (answers, (commits, (requests, busy))) = beside(readers, &slow[..principals], || {
             commits(&eve, || {
-                let (begin, before) = (Instant::now(), reads(&server));
+                let (begin, before) = (Instant::now(), reached(&server));
                 let mut requests = vec![];
                 while begin.elapsed() < time {
                     requests.push(Waits::of(&eve, 1).longest());
                 }
-                let held = HOLD * u32::try_from(reads(&server) - before).unwrap();
+                let held = HOLD * u32::try_from(reached(&server) - before).unwrap();
                 let busy = held.as_secs_f64() / begin.elapsed().as_secs_f64();
                 (requests.into_iter().collect::<Waits>(), busy)
             })

@@ -10,7 +10,7 @@ use test_support::place::Place;
 use test_support::server::Setup;
 use test_support::talk::{agent_thread, background, extend, ok, slow, until};
 
-use crate::siege::{MIB, Memory, rounds};
+use crate::siege::{MIB, Watch, rounds};
 
 on_both_storages!(
     states_that_branches_and_forks_look_at_are_read_a_few_at_a_time,
@@ -77,14 +77,14 @@ fn states_that_branches_and_forks_look_at_are_read_a_few_at_a_time(place: &Place
     let threads = conversations(&Client::of(&server), CLIENTS);
     server.restart();
     let client = Client::of(&server);
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     all_at_once(&threads, |thread| {
         client.post(&format!("/threads/{thread}/branches"), &json!({}))
     });
     all_at_once(&threads, |thread| {
         client.post(&format!("/threads/{thread}/fork"), &json!({}))
     });
-    memory.held("branches and forks of large states", 80 * MIB);
+    watch.held("branches and forks of large states", 80 * MIB);
 }
 
 fn states_that_messages_are_posted_to_are_read_a_few_at_a_time(place: &Place) {
@@ -92,16 +92,16 @@ fn states_that_messages_are_posted_to_are_read_a_few_at_a_time(place: &Place) {
     let threads = conversations(&Client::of(&server), CLIENTS);
     server.restart();
     let client = Client::of(&server);
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     let message = json!({"role": "user", "content": "and then?"});
     all_at_once(&threads, |thread| {
         client.post(&format!("/threads/{thread}/messages"), &message)
     });
-    memory.held("messages posted to large states", 80 * MIB);
+    watch.held("messages posted to large states", 80 * MIB);
 }
 
 fn a_client_whose_memory_is_taken_changes_its_threads_all_the_same(place: &Place) {
-    let mut server = place.start(setup().env("BACKSTITCH_API_KEYS", "ann=key-a"));
+    let mut server = place.start(setup().env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b"));
     let client = Client::of(&server).with_key("key-a");
     let threads = conversations(&client, 8);
     let waits = json!({"assistant_id": "approve", "input": {"request": "r", "answer": items()}});
@@ -121,6 +121,7 @@ fn a_client_whose_memory_is_taken_changes_its_threads_all_the_same(place: &Place
     }
     server.restart();
     let client = Client::of(&server).with_key("key-a");
+    let watch = Watch::beside(&server, &client.with_key("key-b"));
     // The states of two runs are all that one client may have.
     let begin = |thread: &String| {
         (
@@ -167,6 +168,7 @@ fn a_client_whose_memory_is_taken_changes_its_threads_all_the_same(place: &Place
     until("the memory is free", || client.get(&state).status == 200);
     let run = resumed["result"]["run_id"].as_str().unwrap();
     assert_eq!(client.end_of(&waiting, run), "success");
+    watch.held("a client whose memory is taken", 96 * MIB);
 }
 
 fn states_of_subgraphs_take_memory_of_the_budget(place: &Place) {
@@ -184,7 +186,7 @@ fn states_of_subgraphs_take_memory_of_the_budget(place: &Place) {
     ok(client.post(&format!("/threads/{thread}/state"), &edit), 200);
     server.restart();
     let client = Client::of(&server);
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     let path = format!("/threads/{thread}/state?subgraphs=true");
     all_at_once(&vec![thread; CLIENTS], |_| {
         let answer = client.get(&path);
@@ -195,5 +197,5 @@ fn states_of_subgraphs_take_memory_of_the_budget(place: &Place) {
         }
         answer
     });
-    memory.held("states of subgraphs", 60 * MIB);
+    watch.held("states of subgraphs", 60 * MIB);
 }

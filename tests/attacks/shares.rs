@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tempfile::TempPath;
 use test_support::client::{Client, Open};
 use test_support::place::Place;
 use test_support::server::{Server, Setup};
 use test_support::talk::{ok, until};
 
 use crate::lists::thread_of_texts;
-use crate::locks::{locked, patient, waiting};
+use crate::locks::{Gate, locked, patient, reached, waiting};
+use crate::siege::{MIB, Memory, Waits};
 
 /// What the log says of a list that ends in the middle.
 const BREAKS_OFF: &str = "a list breaks off";
@@ -36,18 +36,12 @@ fn lists_of_one_principal_take_half_of_the_connections_and_others_are_answered()
 /// of these lists themselves wait.
 #[test]
 fn lists_of_one_principal_take_two_threads_of_sqlite_and_others_are_answered() {
-    let folder = tempfile::tempdir().unwrap();
-    let gate = folder.path().join("gate");
-    let point = format!("checkpoints::page=while({})", gate.display());
+    let gate = Gate::new();
     let setup = setup().env("BACKSTITCH_READ_LIMIT", "60");
+    let point = gate.at("checkpoints::page");
     let server = setup.env("FAILPOINTS", point).start();
-    let hold = || {
-        std::fs::write(&gate, "").unwrap();
-        TempPath::try_from_path(&gate).unwrap()
-    };
-    // None of them goes on before the gate is gone.
-    let waiting = || server.output().matches("a fail point was reached").count();
-    two_reads_of_one_principal_go_on(&server, hold, waiting);
+    // None of them goes on before the gate is open.
+    two_reads_of_one_principal_go_on(&server, || gate.close(), || reached(&server));
 }
 
 /// Keeps the reads of one principal's lists from ending, and looks how many have begun and what another one notices.
@@ -61,9 +55,10 @@ fn two_reads_of_one_principal_go_on<H>(
     let thread = thread_of_texts(&ann, 40, 1 << 19);
     let path = format!("/threads/{thread}/history");
     let open = || ann.open("POST", &path, &[], b"{\"limit\": 1000}");
+    let memory = Memory::of(server);
     let lists: Vec<Open> = (0..6).map(|_| open()).collect();
     assert!(lists.iter().all(|list| list.status == 200));
-    let mut longest = Duration::ZERO;
+    let mut waits = vec![];
     std::thread::scope(|scope| {
         let held = hold();
         let read: Vec<_> = lists
@@ -75,7 +70,7 @@ fn two_reads_of_one_principal_go_on<H>(
         while !refused.is_finished() {
             let begin = Instant::now();
             ok(bob.post("/threads/count", &json!({})), 200);
-            longest = longest.max(begin.elapsed());
+            waits.push(begin.elapsed());
             assert_eq!(waiting(), 2, "more than the share is taken");
         }
         let refused = refused.join().unwrap();
@@ -88,8 +83,13 @@ fn two_reads_of_one_principal_go_on<H>(
             list.join().unwrap();
         }
     });
-    println!("another client waited {longest:?} at the most");
-    assert!(longest < Duration::from_secs(5), "{longest:?}");
+    let waits: Waits = waits.into_iter().collect();
+    waits.held("lists whose reads wait", Duration::from_secs(5));
+    assert!(
+        waits.longest() < Duration::from_secs(5),
+        "{:?}",
+        waits.longest()
+    );
     ok(ann.post("/threads/count", &json!({})), 200);
     // That is no failure of the server.
     let output = server.output();
@@ -97,4 +97,5 @@ fn two_reads_of_one_principal_go_on<H>(
         let is_share = line.to_lowercase().contains("error=other requests of");
         assert!(line.contains(" INFO ") && is_share, "{line}");
     }
+    memory.held("lists whose reads wait", 128 * MIB);
 }

@@ -1,10 +1,16 @@
 //! What is watched while a server is attacked: its resident memory and how long another client waits.
 
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use test_support::client::{Answer, Client};
 pub use test_support::memory::{MIB, Memory};
+use test_support::server::Server;
+use test_support::talk::put;
 
 /// How often each attack is repeated.
 pub fn rounds() -> usize {
@@ -17,7 +23,7 @@ pub fn patiently(mut request: impl FnMut() -> Answer) -> Answer {
     loop {
         let answer = request();
         if answer.status != 503 {
-            assert_eq!(answer.status, 200, "{}", answer.text());
+            assert!(answer.status < 300, "{}", answer.text());
             return answer;
         }
         assert!(answer.header("retry-after").is_some());
@@ -54,6 +60,13 @@ impl Waits {
     pub fn longest(&self) -> Duration {
         self.0[self.0.len() - 1]
     }
+
+    /// Fails unless 99 of 100 stayed below this.
+    pub fn held(&self, attack: &str, most: Duration) {
+        let (p99, count) = (self.p99(), self.count());
+        println!("{attack}: 99 of 100 of {count} waits of another client took less than {p99:?}");
+        assert!(p99 < most, "{attack}: another client waited {p99:?}");
+    }
 }
 
 impl FromIterator<Duration> for Waits {
@@ -62,4 +75,83 @@ impl FromIterator<Duration> for Waits {
         all.sort_unstable();
         Self(all)
     }
+}
+
+/// How long another client may wait while a server is attacked: attacks run beside other tests.
+const LONGEST: Duration = Duration::from_secs(5);
+/// How often the other client begins to change and read something, unless it still waits.
+const EVERY: Duration = Duration::from_millis(25);
+
+/// A server since before an attack: its memory, and how long another client waits.
+pub struct Watch {
+    pub memory: Memory,
+    end: End,
+    other: JoinHandle<Waits>,
+}
+
+/// Lets the other client end when this is dropped.
+struct End(Arc<AtomicBool>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Watch {
+    /// Begins to watch a server without keys, where the other client has another address.
+    pub fn of(server: &Server) -> Self {
+        let address = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+        Self::beside(server, &Client::of(server).at(address))
+    }
+
+    /// The same with this other client, which changes and reads an item of its own again and again.
+    pub fn beside(server: &Server, other: &Client) -> Self {
+        Self::every(EVERY, server, other)
+    }
+
+    /// The same, and how often it does that.
+    pub fn every(pause: Duration, server: &Server, other: &Client) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (other, end) = (other.clone(), End(Arc::clone(&is_over)));
+        Self {
+            memory: Memory::of(server),
+            end,
+            other: std::thread::spawn(move || {
+                let mut waits = vec![];
+                while waits.is_empty() || !is_over.load(Ordering::Relaxed) {
+                    let waited = changed_and_read(&other, waits.len());
+                    waits.push(waited);
+                    std::thread::sleep(pause.saturating_sub(waited));
+                }
+                waits.into_iter().collect()
+            }),
+        }
+    }
+
+    /// Ends the attack: fails if the server ever had so much more memory than before or does not return to about what it
+    /// had, or if the other client waited too long.
+    pub fn held(self, attack: &str, most: u64) -> Waits {
+        self.held_within(attack, most, LONGEST)
+    }
+
+    /// The same where the other client may wait for so long.
+    pub fn held_within(self, attack: &str, most: u64, longest: Duration) -> Waits {
+        drop(self.end);
+        let waits = self.other.join().unwrap();
+        waits.held(attack, longest);
+        self.memory.held(attack, most);
+        waits
+    }
+}
+
+/// How long a client waits until an item is stored and read again.
+fn changed_and_read(client: &Client, number: usize) -> Duration {
+    let begin = Instant::now();
+    let value = json!({"namespace": ["watch"], "key": "one", "value": {"number": number}});
+    patiently(|| put(client, "/store/items", &value));
+    let item = patiently(|| client.get("/store/items?namespace=watch&key=one"));
+    let waited = begin.elapsed();
+    assert_eq!(item.json()["value"]["number"], number);
+    waited
 }

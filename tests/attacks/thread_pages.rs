@@ -5,7 +5,7 @@ use test_support::on_both_storages;
 use test_support::place::{Place, serve};
 use test_support::talk::ok;
 
-use crate::siege::{MIB, Memory, rounds};
+use crate::siege::{MIB, Watch, rounds};
 
 on_both_storages!(pages_of_threads_with_much_metadata_take_little_memory);
 
@@ -25,7 +25,7 @@ fn pages_of_threads_with_much_metadata_take_little_memory(place: &Place) {
             });
         }
     });
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     let ids = json!({"limit": THREADS, "select": ["thread_id"]});
     for _ in 0..rounds() {
         std::thread::scope(|scope| {
@@ -40,7 +40,7 @@ fn pages_of_threads_with_much_metadata_take_little_memory(place: &Place) {
             }
         });
     }
-    memory.held("pages of threads with much metadata", 64 * MIB);
+    watch.held("pages of threads with much metadata", 64 * MIB);
     // What is not read with the others is shown all the same, in every order.
     for order in [
         json!({"sort_by": "created_at"}),

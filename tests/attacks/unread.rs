@@ -8,14 +8,26 @@ use http::Request;
 use serde_json::json;
 use test_support::client::Client;
 use test_support::place::Place;
-use test_support::server::Setup;
+use test_support::server::{Server, Setup};
 use test_support::talk::{ok, until};
 use tokio::runtime::Builder;
 
 use crate::http2::Connection;
-use crate::locks::waiting;
-use crate::requests::{COUNT, PATIENT, stuck};
+use crate::locks::{Locked, locked, patient, waiting};
+use crate::requests::PATIENT;
 use crate::siege::{MIB, Memory};
+
+/// What waits for the lock of [`stuck`].
+const COUNT: &str = "/assistants/count";
+
+/// A server at which every count of assistants waits until the lock is dropped.
+fn stuck(place: &Place, setup: Setup) -> (Server, Locked) {
+    let setup = setup.env("BACKSTITCH_READ_LIMIT", "60");
+    let server = setup.env("DATABASE_URL", patient(place)).start();
+    let lock = "LOCK TABLE assistants IN ACCESS EXCLUSIVE MODE";
+    let locked = locked(place.url().unwrap(), lock);
+    (server, locked)
+}
 
 /// Connections, each with two bodies of half its window.
 const CONNECTIONS: usize = 600;

@@ -9,6 +9,8 @@ use test_support::place::Place;
 use test_support::server::Setup;
 use test_support::talk::{background, ok, slow, until};
 
+use crate::siege::{MIB, Watch};
+
 on_both_storages!(
     runs_that_nobody_watches_wait_as_rows_and_are_found_there,
     stateless_runs_wait_as_rows_and_their_results_are_found,
@@ -21,6 +23,7 @@ fn setup(known: usize) -> Setup {
 
 fn runs_that_nobody_watches_wait_as_rows_and_are_found_there(place: &Place) {
     let server = place.start(setup(3));
+    let watch = Watch::of(&server);
     let client = &Client::of(&server);
     let thread = &client.thread();
     let runs = format!("/threads/{thread}/runs");
@@ -59,11 +62,13 @@ fn runs_that_nobody_watches_wait_as_rows_and_are_found_there(place: &Place) {
         let stream = stream.join().unwrap();
         assert!(stream.contains("event: values"), "{stream}");
     });
+    watch.held("runs that nobody watches", 64 * MIB);
 }
 
 fn stateless_runs_wait_as_rows_and_their_results_are_found(place: &Place) {
     let setup = setup(0).env("BACKSTITCH_SLOTS", "1");
     let server = place.start(setup);
+    let watch = Watch::of(&server);
     let client = &Client::of(&server);
     let thread = client.thread();
     let gate = background(client, &thread, &slow(3_600_000, 1));
@@ -91,4 +96,5 @@ fn stateless_runs_wait_as_rows_and_their_results_are_found(place: &Place) {
         let threads = ok(client.post("/threads/search", &json!({})), 200);
         threads.as_array().is_some_and(|threads| threads.len() == 1)
     });
+    watch.held("stateless runs that wait", 64 * MIB);
 }

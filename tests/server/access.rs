@@ -1,89 +1,15 @@
-//! Who may what, checked where the act happens: every route of the server's own table.
+//! Who may what, checked where the act happens: every route of the server's own table. Bodies that are held back while
+//! rights change, and ids of somebody else, are attacks (`tests/attacks`).
 
+mod apart;
 mod confirmed;
-mod foreign_ids;
 mod later;
 mod matrix;
-mod routes;
-mod slow_bodies;
 mod streams;
 
 use serde_json::{Value, json};
-use test_support::client::{Answer, Client};
+use test_support::access::{SECRET, furnished, grant, people, revoke, seen, send, serve};
+use test_support::client::Client;
 use test_support::place::Place;
-use test_support::server::{Server, Setup};
-use test_support::talk::{self, get, ok, put, say, store, thread_of, whole};
-
-use routes::Names;
-
-const KEYS: &str = "ann=key-a,bob=key-b,cid=key-c,root=key-r";
-
-/// A word that only ann's threads have.
-const SECRET: &str = "hush-of-ann";
-
-/// A server with keys, whose log can be read.
-fn serve(place: &Place) -> Server {
-    let setup = Setup::example("reference_server")
-        .env("BACKSTITCH_API_KEYS", KEYS)
-        .env("BACKSTITCH_ADMINS", "root")
-        .env("BACKSTITCH_LEASE", "2");
-    place.start(setup)
-}
-
-/// Clients of ann, bob and cid.
-fn people(server: &Server) -> [Client; 3] {
-    let client = Client::of(server);
-    ["key-a", "key-b", "key-c"].map(|key| client.with_key(key))
-}
-
-fn send(client: &Client, method: &str, path: &str, body: &Value) -> Answer {
-    let text = match body {
-        Value::Null => String::new(),
-        body => body.to_string(),
-    };
-    client.send(method, path, &[], text.as_bytes())
-}
-
-fn grant(client: &Client, thread: &str, who: &str, level: &str) {
-    let path = format!("/threads/{thread}/members/{who}");
-    let answer = put(client, &path, &json!({"level": level}));
-    assert!(answer.status < 300, "{}", answer.text());
-}
-
-fn revoke(client: &Client, thread: &str, who: &str) {
-    let path = format!("/threads/{thread}/members/{who}");
-    ok(client.delete(&path), 204);
-}
-
-/// A thread with something of every kind: two branches, a tag, a run that has ended, messages.
-fn furnished(client: &Client, word: &str) -> Names {
-    let thread = thread_of(client, &["u1", "a2", "u3"]);
-    let metadata = json!({"metadata": {"word": word}});
-    ok(
-        talk::patch(client, &format!("/threads/{thread}"), &metadata),
-        200,
-    );
-    let aside = json!({"id": "u4", "role": "user", "content": word, "parent_id": "a2"});
-    store(client, &thread, &aside);
-    let back = format!("/threads/{thread}/branches/main/activate");
-    ok(client.post(&back, &json!({})), 200);
-    let at = json!({"message_id": "a2"});
-    ok(put(client, &format!("/threads/{thread}/tags/t"), &at), 201);
-    say(client, &thread, word);
-    let run = get(client, &thread, "runs")[0]["run_id"].clone();
-    let checkpoint = client.state(&thread)["checkpoint"]["checkpoint_id"].clone();
-    Names {
-        thread,
-        run: run.as_str().unwrap().to_owned(),
-        checkpoint: checkpoint.as_str().unwrap().to_owned(),
-    }
-}
-
-/// All that its owner sees of a thread.
-fn seen(client: &Client, thread: &str) -> Vec<Value> {
-    let mut all = whole(client, thread);
-    all.push(get(client, thread, "runs"));
-    all.push(get(client, thread, "members"));
-    all.push(get(client, thread, "events?limit=1000"));
-    all
-}
+use test_support::server::Setup;
+use test_support::talk::{self, get, ok};

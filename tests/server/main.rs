@@ -21,7 +21,6 @@ mod crons;
 mod embedded;
 mod expiry;
 mod factories;
-mod fan_out;
 mod final_rows;
 mod front_ends;
 mod full_disk;

@@ -108,25 +108,65 @@ fn a_frozen_process_that_wakes_after_its_lease_writes_nothing() {
     assert_eq!(seen, json!(["work", "rest", "work", "rest"]));
 }
 
+/// The one text that a statement selects.
+fn select(place: &Place, server: &Server, statement: &str) -> String {
+    rows(place, server, statement)[0][0].clone().unwrap()
+}
+
+/// Checks that one process alone has executed the run, from its beginning to its end.
+fn nobody_took_over(place: &Place, servers: &[Server; 2]) {
+    assert_eq!(
+        select(place, &servers[0], "SELECT attempt::text FROM runs"),
+        "1"
+    );
+    for server in servers {
+        assert!(!server.output().contains("took over runs"));
+    }
+}
+
 #[test]
 fn a_process_that_freezes_for_less_than_its_lease_keeps_its_runs() {
     let place = Place::postgres();
-    let setup = || Setup::example("reference_server").env("BACKSTITCH_LEASE", "10");
+    let setup = || Setup::example("reference_server").env("BACKSTITCH_LEASE", "5");
     let servers = [place.start(setup()), place.start(setup())];
     let [one, two] = [Client::of(&servers[0]), Client::of(&servers[1])];
     let thread = one.thread();
-    let mut open = one.open_stream(&thread, &slow(100, 40));
+    let mut open = one.open_stream(&thread, &slow(100, 100));
     open.event_named("custom");
-    for _ in 0..3 {
+    let lease = "SELECT lease_until::text FROM workers JOIN runs USING (worker_id)";
+    let lease = || select(&place, &servers[0], lease);
+    for _ in 0..2 {
+        let before = lease();
+        until("the lease is renewed", || lease() != before);
         servers[0].signal("STOP");
-        // The other process looks for lost runs several times.
-        std::thread::sleep(Duration::from_secs(2));
+        // Of five seconds. The other process looks for lost runs several times.
+        std::thread::sleep(Duration::from_secs(4));
         servers[0].signal("CONT");
         open.event_named("custom");
     }
     assert_eq!(two.end_of(&thread, &open.run()), "success");
-    let attempts = rows(&place, &servers[0], "SELECT attempt::text FROM runs");
-    assert_eq!(attempts, [[Some("1".to_owned())]]);
+    nobody_took_over(&place, &servers);
+}
+
+#[test]
+fn a_process_whose_lease_has_lapsed_and_that_renews_it_before_others_look_keeps_its_runs() {
+    let (place, servers, [one, two]) = two();
+    let thread = one.thread();
+    let mut open = one.open_stream(&thread, &slow(100, 60));
+    open.event_named("custom");
+    let valid = "SELECT count(*)::text FROM workers WHERE lease_until > now()";
+    let valid = || select(&place, &servers[0], valid);
+    for _ in 0..2 {
+        servers[1].signal("STOP");
+        servers[0].signal("STOP");
+        until("all leases have lapsed", || valid() == "0");
+        servers[0].signal("CONT");
+        until("the lease is renewed", || valid() == "1");
+        servers[1].signal("CONT");
+        open.event_named("custom");
+    }
+    assert_eq!(two.end_of(&thread, &open.run()), "success");
+    nobody_took_over(&place, &servers);
 }
 
 #[test]

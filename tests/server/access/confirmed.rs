@@ -1,9 +1,9 @@
 //! Access that is withdrawn between the check before a read and its end: on every route that reads a thread.
 
 use test_support::on_both_storages;
+use test_support::routes::{Right, of_threads};
 use test_support::talk::until;
 
-use super::routes::{Right, of_threads};
 use super::*;
 
 on_both_storages!(what_was_read_while_access_was_withdrawn_is_not_shown);

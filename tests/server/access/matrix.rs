@@ -2,8 +2,8 @@
 
 use test_support::on_both_storages;
 
-use super::routes::{Names, Right, of_threads};
 use super::*;
+use test_support::routes::{Names, Right, all, of_threads};
 
 on_both_storages!(
     every_route_of_a_thread_is_closed_to_strangers_as_if_there_were_none,
@@ -79,7 +79,7 @@ fn administration_is_for_those_whom_the_settings_name(place: &Place) {
     let [ann, ..] = people(&server);
     let root = Client::of(&server).with_key("key-r");
     let names = furnished(&ann, SECRET);
-    for route in super::routes::all() {
+    for route in all() {
         if route.right != Right::Admin {
             continue;
         }

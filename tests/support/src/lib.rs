@@ -13,6 +13,7 @@
     reason = "child processes live in real time, whatever the test does to its own clock"
 )]
 
+pub mod access;
 pub mod client;
 pub mod invariants;
 pub mod memory;
@@ -21,6 +22,7 @@ pub mod place;
 pub mod postgres;
 pub mod programs;
 pub mod python;
+pub mod routes;
 pub mod server;
 pub mod tables;
 pub mod talk;

@@ -1,10 +1,14 @@
 //! Requests whose last byte is held back while rights change: on every route that takes a body.
 
-use test_support::client::Held;
+use serde_json::json;
+use test_support::access::{SECRET, bystander, furnished, grant, people, revoke, seen, serve};
+use test_support::client::{Client, Held};
 use test_support::on_both_storages;
+use test_support::place::Place;
+use test_support::routes::{Names, Right, Route, naming_threads, of_threads};
+use test_support::talk::{self, get, put, store};
 
-use super::routes::{Names, Right, Route, naming_threads, of_threads};
-use super::*;
+use crate::siege::{MIB, Watch};
 
 on_both_storages!(
     a_thread_that_came_to_be_while_a_body_was_read_is_somebody_elses,
@@ -12,6 +16,9 @@ on_both_storages!(
     a_level_lowered_while_a_body_was_read_is_the_lower_one,
     a_manager_revoked_while_a_body_was_read_makes_nobody_an_owner,
 );
+
+/// What may come of many bodies that are held back, each of some hundred bytes.
+const MOST: u64 = 64 * MIB;
 
 /// Begins a request on each of the routes twice, without and with an idempotency key, and holds
 /// its last byte back. The server reads the bodies by then.
@@ -38,6 +45,7 @@ fn hold(client: &Client, routes: Vec<Route>, names: &Names) -> Vec<(Route, Held)
 
 fn a_thread_that_came_to_be_while_a_body_was_read_is_somebody_elses(place: &Place) {
     let server = serve(place);
+    let watch = Watch::beside(&server, &bystander(&server));
     let [ann, bob, _] = people(&server);
     let thread = uuid::Uuid::now_v7().to_string();
     let held = hold(&bob, naming_threads(), &Names::of(&thread));
@@ -75,10 +83,12 @@ fn a_thread_that_came_to_be_while_a_body_was_read_is_somebody_elses(place: &Plac
     assert_eq!(answer.status, 409, "{}", answer.text());
     assert!(!answer.text().contains(SECRET));
     assert_eq!(seen(&ann, &thread), before);
+    watch.held("bodies of a thread to come", MOST);
 }
 
 fn rights_withdrawn_while_a_body_was_read_are_withdrawn(place: &Place) {
     let server = serve(place);
+    let watch = Watch::beside(&server, &bystander(&server));
     let [ann, bob, _] = people(&server);
     let names = furnished(&ann, SECRET);
     grant(&ann, &names.thread, "bob", "owner");
@@ -98,10 +108,12 @@ fn rights_withdrawn_while_a_body_was_read_are_withdrawn(place: &Place) {
     // A refusal is not an answer to keep: who gets the right back may repeat the request.
     let log = server.output();
     assert!(log.contains("access was refused"), "{log}");
+    watch.held("bodies of a client whose rights go", MOST);
 }
 
 fn a_level_lowered_while_a_body_was_read_is_the_lower_one(place: &Place) {
     let server = serve(place);
+    let watch = Watch::beside(&server, &bystander(&server));
     let [ann, bob, _] = people(&server);
     let names = furnished(&ann, SECRET);
     grant(&ann, &names.thread, "bob", "manager");
@@ -115,10 +127,12 @@ fn a_level_lowered_while_a_body_was_read_is_the_lower_one(place: &Place) {
         assert_eq!(answer.status, 403, "{route:?}: {}", answer.text());
     }
     assert_eq!(seen(&ann, &names.thread), before);
+    watch.held("bodies of a client whose level is lowered", MOST);
 }
 
 fn a_manager_revoked_while_a_body_was_read_makes_nobody_an_owner(place: &Place) {
     let server = serve(place);
+    let watch = Watch::beside(&server, &bystander(&server));
     let [ann, bob, _] = people(&server);
     let names = furnished(&ann, SECRET);
     let members = format!("/threads/{}/members", names.thread);
@@ -136,4 +150,5 @@ fn a_manager_revoked_while_a_body_was_read_makes_nobody_an_owner(place: &Place) 
     grant(&ann, &names.thread, "bob", "manager");
     let answer = put(&bob, &format!("{members}/bob"), &json!({"level": "owner"}));
     answer.refused(403);
+    watch.held("bodies of a manager who is revoked", MOST);
 }

@@ -1,9 +1,15 @@
 //! Ids of one principal in requests of another: each is looked up together with the others.
 
+use serde_json::json;
+use test_support::access::{
+    SECRET, bystander, furnished, grant, people, revoke, seen, send, serve,
+};
 use test_support::on_both_storages;
+use test_support::place::Place;
+use test_support::routes::{Names, all, naming_threads};
+use test_support::talk::{self, ok};
 
-use super::routes::{Names, naming_threads};
-use super::*;
+use crate::siege::{MIB, Watch};
 
 on_both_storages!(
     ids_of_somebody_else_below_ones_own_thread_name_nothing,
@@ -14,8 +20,12 @@ on_both_storages!(
     assistants_and_crons_of_somebody_else_are_on_no_route,
 );
 
+/// What many small requests may take.
+const MOST: u64 = 64 * MIB;
+
 fn ids_of_somebody_else_below_ones_own_thread_name_nothing(place: &Place) {
     let server = serve(place);
+    let watch = Watch::beside(&server, &bystander(&server));
     let [ann, bob, _] = people(&server);
     let hers = furnished(&ann, SECRET);
     let own = furnished(&bob, "of-bob");
@@ -77,10 +87,12 @@ fn ids_of_somebody_else_below_ones_own_thread_name_nothing(place: &Place) {
         }
     }
     assert_eq!(seen(&ann, &hers.thread), before);
+    watch.held("ids of somebody else below one's own thread", MOST);
 }
 
 fn a_run_is_joined_below_its_own_thread_only(place: &Place) {
     let server = serve(place);
+    let watch = Watch::beside(&server, &bystander(&server));
     let [ann, bob, _] = people(&server);
     let (hers, own) = (ann.thread(), bob.thread());
     let body = talk::with(talk::slow(50, 400), "stream_resumable", true);
@@ -107,10 +119,12 @@ fn a_run_is_joined_below_its_own_thread_only(place: &Place) {
         ann.send("POST", &cancel, &[], b"");
     }
     assert_eq!(ann.end_of(&hers, &run), "interrupted");
+    watch.held("runs joined below another thread", MOST);
 }
 
 fn runs_without_a_thread_are_joined_by_nobody_else(place: &Place) {
     let server = serve(place);
+    let watch = Watch::beside(&server, &bystander(&server));
     let [ann, bob, _] = people(&server);
     let own = bob.thread();
     let row = ok(ann.post("/runs", &talk::slow(50, 100)), 200);
@@ -138,10 +152,12 @@ fn runs_without_a_thread_are_joined_by_nobody_else(place: &Place) {
         b"",
     );
     open.event_named("custom");
+    watch.held("runs without a thread joined by another", MOST);
 }
 
 fn an_id_of_somebody_else_is_taken_and_no_more(place: &Place) {
     let server = serve(place);
+    let watch = Watch::beside(&server, &bystander(&server));
     let [ann, bob, _] = people(&server);
     let names = furnished(&ann, SECRET);
     let own = furnished(&bob, "of-bob");
@@ -180,10 +196,12 @@ fn an_id_of_somebody_else_is_taken_and_no_more(place: &Place) {
     bob.post("/threads", &applied).refused(403);
     revoke(&ann, &names.thread, "bob");
     assert_eq!(seen(&ann, &names.thread), before);
+    watch.held("ids of somebody else for new threads", MOST);
 }
 
 fn the_number_of_an_event_says_nothing_of_foreign_threads(place: &Place) {
     let server = serve(place);
+    let watch = Watch::beside(&server, &bystander(&server));
     let [ann, bob, _] = people(&server);
     let hers = ann.thread();
     let asked = |thread: &str| {
@@ -195,10 +213,12 @@ fn the_number_of_an_event_says_nothing_of_foreign_threads(place: &Place) {
     assert_eq!(of_none.0, 503, "{}", of_none.1);
     assert_eq!(asked(&hers), of_none);
     assert_eq!(asked(&bob.thread()).0, 200);
+    watch.held("numbers of events of foreign threads", MOST);
 }
 
 fn assistants_and_crons_of_somebody_else_are_on_no_route(place: &Place) {
     let server = serve(place);
+    let watch = Watch::beside(&server, &bystander(&server));
     let [ann, bob, _] = people(&server);
     let new = json!({"graph_id": "agent", "name": SECRET, "metadata": {"word": SECRET}});
     let assistant = ok(ann.post("/assistants", &new), 200);
@@ -218,7 +238,7 @@ fn assistants_and_crons_of_somebody_else_are_on_no_route(place: &Place) {
     let nothing = uuid::Uuid::now_v7().to_string();
     let own = bob.thread();
     let mut named = 0;
-    for route in super::routes::all() {
+    for route in all() {
         let is_there = ["{assistant_id}", "{cron_id}"]
             .iter()
             .any(|part| route.path.contains(part));
@@ -274,4 +294,5 @@ fn assistants_and_crons_of_somebody_else_are_on_no_route(place: &Place) {
         assert!(!bob.post(path, &json!({})).text().contains(SECRET));
     }
     assert_eq!(seen(), before);
+    watch.held("assistants and crons of somebody else", MOST);
 }

@@ -1,13 +1,15 @@
 //! Wide fan-outs: bounded, linear in their tasks, and no obstacle to anybody else.
+
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use test_support::client::Client;
-use test_support::memory::{MIB, Memory};
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::{Server, Setup};
 use test_support::talk::{background, ok, with};
+
+use crate::siege::{MIB, Waits, Watch};
 
 on_both_storages!(
     more_tasks_than_allowed_fail_the_node_that_starts_them_at_once,
@@ -40,6 +42,7 @@ fn more_tasks_than_allowed_fail_the_node_that_starts_them_at_once(place: &Place)
     let server = place.start(setup);
     let client = Client::of(&server);
     let thread = client.thread();
+    let watch = Watch::of(&server);
     let began = Instant::now();
     let message = failure(&client, &thread, &wide(60_000, ""));
     // With the quadratic search for results it took minutes.
@@ -61,6 +64,7 @@ fn more_tasks_than_allowed_fail_the_node_that_starts_them_at_once(place: &Place)
     assert!(message.contains("the command starts 60000"), "{message}");
     let again = json!({"assistant_id": "wide", "command": {"goto": ["gather"]}});
     assert_eq!(client.run(&thread, &again)["total"], 3);
+    watch.held("sixty thousand tasks", 256 * MIB);
 }
 
 fn tasks_of_several_nodes_count_together_and_the_operator_sets_how_many(place: &Place) {
@@ -83,13 +87,16 @@ fn tasks_of_several_nodes_count_together_and_the_operator_sets_how_many(place: &
     assert_eq!(client.state(&waiting)["next"].as_array().unwrap().len(), 90);
     server.restart_with("BACKSTITCH_MAX_TASKS", "50");
     let client = Client::of(&server);
+    let watch = Watch::of(&server);
     let resume = json!({"assistant_id": "wide", "command": {"resume": "yes"}});
     client.post(&format!("/threads/{waiting}/runs/wait"), &resume);
     assert_eq!(client.state(&waiting)["next"].as_array().unwrap().len(), 90);
+    watch.held("tasks of several nodes", 128 * MIB);
 }
 
 fn ten_times_the_tasks_cost_ten_times_as_much(place: &Place) {
     let (server, client) = serve(place);
+    let watch = Watch::of(&server);
     // What the first run alone has to pay.
     client.run(&client.thread(), &wide(100, "speak"));
     for how in ["", "speak", "ask", "fail"] {
@@ -106,16 +113,17 @@ fn ten_times_the_tasks_cost_ten_times_as_much(place: &Place) {
             server.ticks() - before
         };
         let (few, many) = (cost(1_000), cost(10_000));
-        eprintln!("{how:?}: {few} ticks for 1,000 tasks, {many} for 10,000");
+        println!("{how:?}: {few} ticks for 1,000 tasks, {many} for 10,000");
         // Linear is 10 times, quadratic is 100 times.
         assert!(many <= 25 * few.max(4), "{how:?}: {few} and {many} ticks");
     }
+    watch.held("fan-outs that grow", 512 * MIB);
 }
 
 fn others_are_served_while_a_wide_superstep_runs(place: &Place) {
     let (server, client) = serve(place);
     let thread = client.thread();
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     let run = background(&client, &thread, &wide(10_000, ""));
     let path = format!("/threads/{thread}/runs/{run}");
     let mut waits = vec![];
@@ -129,11 +137,18 @@ fn others_are_served_while_a_wide_superstep_runs(place: &Place) {
             break;
         }
     }
-    memory.held("ten thousand tasks", 512 * MIB);
-    waits.sort();
-    let (count, longest) = (waits.len(), waits[waits.len() - 1]);
-    eprintln!("{count} requests, the slowest took {longest:?}");
-    assert!(longest < Duration::from_secs(3), "{waits:?}");
+    let waits = Waits::from_iter(waits);
+    println!(
+        "the slowest of {} requests took {:?}",
+        waits.count(),
+        waits.longest()
+    );
+    assert!(
+        waits.longest() < Duration::from_secs(3),
+        "{:?}",
+        waits.longest()
+    );
+    watch.held("ten thousand tasks", 512 * MIB);
 }
 
 fn a_wide_superstep_is_cancelled(place: &Place) {
@@ -141,6 +156,7 @@ fn a_wide_superstep_is_cancelled(place: &Place) {
     let server = place.start(setup);
     let client = Client::of(&server);
     let thread = client.thread();
+    let watch = Watch::of(&server);
     // Tasks that wait for ever, and as many as make a long loop over them.
     for (count, how) in [(10_000, "wait"), (60_000, "")] {
         let body = with(wide(count, how), "stream_mode", "tasks");
@@ -154,4 +170,5 @@ fn a_wide_superstep_is_cancelled(place: &Place) {
         assert_eq!(client.end_of(&thread, &run), "interrupted");
         assert!(began.elapsed() < Duration::from_secs(10), "{began:?}");
     }
+    watch.held("wide supersteps that are cancelled", 512 * MIB);
 }
