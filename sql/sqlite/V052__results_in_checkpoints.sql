@@ -7,6 +7,7 @@ ALTER TABLE checkpoints ADD COLUMN result BLOB;        -- checkpoint_writes.writ
 CREATE VIEW all_checkpoint_writes AS
   SELECT tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes FROM checkpoint_writes
   UNION ALL
-  SELECT tree_id, checkpoint_ns, checkpoint_id, branch_id, result_task, 0, substr(result_header, instr(result_header, ' ') + 1),
+  SELECT tree_id, checkpoint_ns, checkpoint_id, branch_id, result_task, 0,
+         CAST(substr(CAST(result_header AS BLOB), instr(CAST(result_header AS BLOB), x'20') + 1) AS TEXT), -- names may have NUL
          NULL, substr(result_header, 1, instr(result_header, ' ') - 1), result
     FROM checkpoints WHERE result_task IS NOT NULL;

@@ -106,7 +106,8 @@ impl<'a> Ranking<'a> {
 
     /// Takes memory for what is about to be read, which weighs at most so much; false when there is none.
     pub fn reserve(&self, weight: usize) -> bool {
-        self.search.reserve(self.name_bytes.saturating_add(weight))
+        let beyond = weight.saturating_sub(BATCH);
+        self.search.reserve(self.name_bytes.saturating_add(beyond))
     }
 
     /// Whether values have to be looked at.

@@ -3,7 +3,7 @@
 use super::{
     Item,
     filter::Filter,
-    memory::{self, SearchMemory},
+    memory::{self, BATCH, SearchMemory},
     namespace::{Namespace, Range},
 };
 
@@ -102,10 +102,10 @@ impl<'a> Scan<'a> {
         self.reserve(weight)
     }
 
-    /// Takes memory for those that are returned, and for what is read beside them.
+    /// Takes memory for those that are returned, and for what is read beside them beyond what every search may read.
     fn reserve(&mut self, weight: usize) -> bool {
-        let is_reserved =
-            memory::reserve(&self.search.memory, self.returned.saturating_add(weight));
+        let weight = self.returned.saturating_add(weight.saturating_sub(BATCH));
+        let is_reserved = memory::reserve(&self.search.memory, weight);
         if !is_reserved {
             self.exceeded = Some(Found::NoMemory);
         }

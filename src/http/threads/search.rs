@@ -46,7 +46,8 @@ pub(in crate::http) async fn search(mut call: Call) -> Result<Response<Body>, Er
             metadata: reads("metadata"),
             graph: with_values || with_interrupts,
             config: reads("config"),
-            error: reads("error"),
+            // Of a thread without a state it decides whether there are interrupts.
+            error: reads("error") || with_interrupts,
         },
     };
     let found = call.threads().search(&search).await?;

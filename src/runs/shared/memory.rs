@@ -284,6 +284,10 @@ impl ItemMemory for ReadMemory {
         let bytes = bytes_of(weight, &self.budget).unwrap_or(0);
         let mut reserved = response.lock();
         match &mut *reserved {
+            none if bytes == 0 => {
+                *none = None;
+                true
+            }
             Some(memory) => memory.resize(bytes).is_ok(),
             none => {
                 let memory = self.budget.reserve(&self.payer, bytes);

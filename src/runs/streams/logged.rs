@@ -161,18 +161,24 @@ impl LoggedStream {
             return Ok(Some(frames));
         }
         let row = self.service.find_row(self.run.thread, self.run.run).await?;
+        let end = self.service.shared.parts.log.end_of_run(self.run.run);
+        let end = u64::try_from(end.await?).unwrap_or(0);
+        // The failure of a run comes into its log behind its row, perhaps since the log was read.
+        if end > self.last
+            && let Logged::Frames(frames) = self.read_log(u64::MAX).await?
+        {
+            return Ok(Some(frames));
+        }
         let rest = match row.filter(|row| row.attempt > 0) {
-            Some(row) => self.how_it_ended(&row).await?,
-            None => self.how_it_failed().await?,
+            Some(row) => self.how_it_ended(&row, end).await?,
+            None => self.how_it_failed(end).await?,
         };
         self.has_ended = true;
         Ok(rest)
     }
 
     /// How a run ended whose log does not show it.
-    async fn how_it_ended(&self, row: &Run) -> Result<Option<Bytes>, Error> {
-        let log = &self.service.shared.parts.log;
-        let end = u64::try_from(log.end_of_run(self.run.run).await?).unwrap_or(0);
+    async fn how_it_ended(&self, row: &Run, end: u64) -> Result<Option<Bytes>, Error> {
         if end == 0 {
             // It was retained for long enough.
             let result = self.service.result_of_row(row).await;
@@ -190,13 +196,12 @@ impl LoggedStream {
     }
 
     /// The failure of a run that has gone with its thread, if its log does not show it.
-    async fn how_it_failed(&self) -> Result<Option<Bytes>, Error> {
+    async fn how_it_failed(&self, end: u64) -> Result<Option<Bytes>, Error> {
         let log = &self.service.shared.parts.log;
         let ended = log.ended_run(self.run.run).await?;
         let Some(error) = ended.and_then(|ended| ended.error) else {
             return Ok(None);
         };
-        let end = u64::try_from(log.end_of_run(self.run.run).await?).unwrap_or(0);
         // Behind the log its process has shown the failure alone.
         let is_shown = self.has_failure || self.last > end;
         if is_shown || self.ends_with_failure(end).await? {
@@ -244,7 +249,14 @@ impl LoggedStream {
         if let Some(local) = &mut self.local {
             tokio::select! {
                 biased;
-                next = local.read() => return Ok(self.take(next)),
+                next = local.read() => {
+                    if matches!(next, Next::Moved) {
+                        // The run goes on elsewhere, and what this process had of it may be followed anew at once.
+                        self.changes.wait(pause).await;
+                        self.pause = LAST_POLL.min(pause * 2);
+                    }
+                    return Ok(self.take(next));
+                }
                 () = self.changes.wait(pause) => {}
             }
         } else {

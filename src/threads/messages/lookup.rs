@@ -37,13 +37,16 @@ impl PageMemory {
         Self { memory, weight: 0 }
     }
 
-    /// Takes memory for what is about to be read and weighs at most so much.
+    /// Takes memory for what is about to be read and weighs at most so much, beyond what every request may read.
     ///
     /// # Errors
     /// There is not enough.
     pub fn begin(&self, weight: u64) -> Result<()> {
         let memory = self.memory.as_ref();
-        if memory.is_none_or(|memory| memory.resize(self.weight.saturating_add(weight))) {
+        let weight = self
+            .weight
+            .saturating_add(weight.saturating_sub(BATCH_BYTES));
+        if memory.is_none_or(|memory| memory.resize(weight)) {
             Ok(())
         } else {
             Err(tree::Error::no_memory().into())

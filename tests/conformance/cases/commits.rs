@@ -270,8 +270,12 @@ pub async fn commits_of_one_call_keep_their_order_and_fail_alone(b: &Backend) {
 pub async fn what_follows_a_commit_that_cannot_be_stored_fails_with_it(b: &Backend) {
     let slot = b.slot().await;
     let other = b.slot().await;
-    let first = superstep(&slot, None, 0);
-    let mut twice = superstep(&slot, Some(first.checkpoint.id), 1);
+    let mut first = superstep(&slot, None, 0);
+    first.checkpoint.run = Some(unknown());
+    let id = first.checkpoint.id;
+    let mut twice = superstep(&slot, Some(id), 1);
+    twice.checkpoint.run = first.checkpoint.run;
+    twice.writes = vec![result(id, 1, b"of what is not stored")];
     twice.blobs = vec![blob("c", version_after(1), None, b"x"); 2];
     let next = superstep(&slot, Some(twice.checkpoint.id), 2);
     let inside = substep(&slot, "sub", twice.checkpoint.id, None);
@@ -281,6 +285,7 @@ pub async fn what_follows_a_commit_that_cannot_be_stored_fails_with_it(b: &Backe
     let stored: Vec<bool> = results.iter().map(Result::is_ok).collect();
     assert_eq!(stored, [true, false, false, false, true], "{results:?}");
     assert_eq!(b.rows(&slot).await["checkpoints"], 1);
+    assert_eq!(b.by_id(&slot, id).await.unwrap().writes.len(), 0);
     assert_eq!(b.rows(&other).await["checkpoints"], 1);
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use backstitch::{
     checkpoint::{At, Commit, Error, Slot, Stored, Version, WriteRow},
-    id::{CheckpointId, NodeId, ThreadId},
+    id::{CheckpointId, NodeId, RunId, ThreadId},
     internals::{encode, references},
     runs::{NewRun, Status, Strategy},
     tree::{Copied, NewCopy, event, store::rows::NewEvent},
@@ -34,15 +34,17 @@ fn turn(
     commit
 }
 
-/// Commits turns and answers their checkpoints with the last message of each.
+/// Commits turns of one run, all at once, and answers their checkpoints with the last message of each. Each brings the
+/// result of the task that ran from the one before, which so stands in its row.
 async fn turns(
     b: &Backend,
     slot: &Slot,
     (from, mut base): (Option<(CheckpointId, NodeId)>, u64),
     numbers: std::ops::RangeInclusive<u64>,
 ) -> Vec<(CheckpointId, NodeId)> {
+    let run = Some(RunId::mint());
     let mut last = from;
-    let mut made = Vec::new();
+    let (mut made, mut commits) = (Vec::new(), Vec::new());
     for n in numbers {
         let mut commit = turn(
             slot,
@@ -51,14 +53,18 @@ async fn turns(
             (n, base),
         );
         base = n;
+        commit.checkpoint.run = run;
         if let Some((parent, ..)) = last {
             commit.writes = vec![points_to(parent, n)];
         }
         let node = &commit.nodes[0];
         let now = (commit.checkpoint.id, node.id);
-        b.commit(commit).await;
+        commits.push(commit);
         last = Some(now);
         made.push(now);
+    }
+    for stored in b.saver.commit(commits).await {
+        stored.unwrap();
     }
     made
 }

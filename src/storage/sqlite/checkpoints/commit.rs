@@ -1,6 +1,6 @@
 //! Writes supersteps, each gated by the row of its branch.
 
-use std::mem;
+use std::{collections::HashMap, mem};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -21,10 +21,18 @@ pub(crate) fn commit_all(db: &Connection, commits: &[Commit]) -> Result<Vec<Resu
         return commit(db, only).map(|depth| vec![Ok(depth)]);
     }
     let mut results = Vec::with_capacity(commits.len());
+    let mut failed = HashMap::new();
     for of_branch in commits.chunk_by(|a, b| a.slot.branch == b.slot.branch) {
-        match within(db, || commit_together(db, of_branch))? {
-            Ok(depths) => results.extend(depths.into_iter().map(Ok)),
-            Err(_) => results.extend(commit_one_by_one(db, of_branch)?),
+        let branch = of_branch[0].slot.branch;
+        let failed: &mut Option<Error> = failed.entry(branch).or_default();
+        let together = if failed.is_some() {
+            None
+        } else {
+            within(db, || commit_together(db, of_branch))?.ok()
+        };
+        match together {
+            Some(depths) => results.extend(depths.into_iter().map(Ok)),
+            None => results.extend(commit_one_by_one(db, of_branch, failed)?),
         }
     }
     Ok(results)
@@ -60,19 +68,22 @@ fn commit_together(db: &Connection, commits: &[Commit]) -> Result<Vec<i32>> {
     Ok(depths)
 }
 
-/// Supersteps of one branch, as far as they can be stored.
-fn commit_one_by_one(db: &Connection, commits: &[Commit]) -> Result<Vec<Result<i32>>> {
-    let mut failed: Option<Error> = None;
+/// Supersteps of one branch, as far as they can be stored: none behind what `failed` of it.
+fn commit_one_by_one(
+    db: &Connection,
+    commits: &[Commit],
+    failed: &mut Option<Error>,
+) -> Result<Vec<Result<i32>>> {
     let mut results = Vec::with_capacity(commits.len());
     for next in commits {
-        let result = match &failed {
+        let result = match &*failed {
             Some(error) => Err(error.clone()),
             None => within(db, || commit(db, next))?,
         };
         if let Err(error) = &result
             && !matches!(error, Error::Fenced)
         {
-            failed = Some(error.clone());
+            *failed = Some(error.clone());
         }
         results.push(result);
     }
@@ -100,6 +111,8 @@ fn superstep(
     let depth = if row.ns.is_empty() {
         match move_head(db, slot, row, now)? {
             Some(depth) => depth,
+            // One that was written before has no result in its row.
+            None if result.is_some() => return Err(Error::Fenced),
             // Nothing was written, unless this is a retry after a lost reply.
             None => return written_depth(db, slot, row)?.ok_or(Error::Fenced),
         }
