@@ -59,7 +59,7 @@ pub struct Scan<'a> {
     rows: usize,
     read: usize,
     returned: usize,
-    /// What is read together weighs at most so much.
+    /// What is read together weighs at most so much beyond what every search may read.
     batch: usize,
     skip: usize,
     items: Vec<Item>,
@@ -95,17 +95,17 @@ impl<'a> Scan<'a> {
         self.exceeded.is_some() || self.items.len() >= self.search.limit
     }
 
-    /// Takes memory for items that a storage is about to read together, which weigh at most so much; false when the
-    /// search is over because there is none.
+    /// Takes memory for items that a storage is about to read together, which weigh at most so much, beyond what every
+    /// search may read; false when the search is over because there is none.
     pub fn begin_batch(&mut self, weight: usize) -> bool {
-        self.batch = weight;
-        self.reserve(weight)
+        self.batch = weight.saturating_sub(BATCH);
+        self.reserve(self.batch)
     }
 
-    /// Takes memory for those that are returned, and for what is read beside them beyond what every search may read.
+    /// Takes memory for those that are returned, and for what is read beside them.
     fn reserve(&mut self, weight: usize) -> bool {
-        let weight = self.returned.saturating_add(weight.saturating_sub(BATCH));
-        let is_reserved = memory::reserve(&self.search.memory, weight);
+        let is_reserved =
+            memory::reserve(&self.search.memory, self.returned.saturating_add(weight));
         if !is_reserved {
             self.exceeded = Some(Found::NoMemory);
         }

@@ -320,7 +320,7 @@ async fn every_damage_is_noticed() {
             "I6",
             "DELETE FROM checkpoint_blobs WHERE base_version IS NULL",
         ),
-        ("I7", "DELETE FROM checkpoints WHERE depth = 1"),
+        ("I7", "UPDATE checkpoint_writes SET checkpoint_id = tree_id"),
         ("I8", "DELETE FROM message_nodes WHERE ordinal = 2"),
         (
             "I11",

@@ -268,8 +268,7 @@ pub async fn commits_of_one_call_keep_their_order_and_fail_alone(b: &Backend) {
 }
 
 pub async fn what_follows_a_commit_that_cannot_be_stored_fails_with_it(b: &Backend) {
-    let slot = b.slot().await;
-    let other = b.slot().await;
+    let (slot, other) = (b.slot().await, b.slot().await);
     let mut first = superstep(&slot, None, 0);
     first.checkpoint.run = Some(unknown());
     let id = first.checkpoint.id;
