@@ -251,6 +251,5 @@ fn lists_of_threads_with_metadata_of_tiny_items_take_little_memory(place: &Place
             }
         });
     }
-    // Four connections read at the same time. Where each value counted by its bytes it was 286 and 529.
-    watch.held("lists of metadata of tiny items", 210 * MIB);
+    watch.held("lists of metadata of tiny items", 160 * MIB);
 }

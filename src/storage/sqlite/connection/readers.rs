@@ -17,8 +17,9 @@ use tokio::{sync::oneshot, time::Instant};
 
 use crate::{checkpoint::Error, contention::shares::Shares};
 
-/// How many reads go on at once: one principal has at most half of them.
-pub(crate) const COUNT: usize = 4;
+/// How many reads go on at once. What a read decodes within its first mebibyte is in no budget, so that each more of them
+/// takes memory.
+pub(crate) const COUNT: usize = 3;
 
 /// How long a principal may wait for its share of the threads, unless a setting says otherwise.
 const WAIT: Duration = Duration::from_secs(10);
@@ -48,7 +49,8 @@ impl Readers {
         let (queue, jobs) = mpsc::channel::<Job>();
         let jobs = Arc::new(Mutex::new(jobs));
         let limit = Arc::new(AtomicU64::new(LIMIT));
-        let shares = Shares::of(connections.len());
+        // Of three a principal has two: with one, each of its long searches would hold up all that it reads.
+        let shares = Shares::of(connections.len() + 1);
         let threads = connections
             .into_iter()
             .map(|mut db| {
