@@ -18,7 +18,7 @@ on_both_storages!(each_of_many_requests_of_one_principal_is_answered_soon);
 /// For so long a read of states holds its connection.
 const HOLD: Duration = Duration::from_millis(500);
 /// How long a request may wait for its slot, and then for its first read, in seconds.
-const LIMIT: u64 = 5;
+const LIMIT: u64 = 2;
 /// Requests that come at one moment. One after the other in its share they would take 50 seconds.
 const REQUESTS: usize = 200;
 /// How long one may take: twice the limit, and what a busy machine needs for the work.

@@ -58,7 +58,7 @@ fn threads(client: &Client, count: usize) -> Vec<String> {
 
 fn states_of_tiny_items_take_no_more_of_the_cache_than_others(place: &Place) {
     let mut server = place.start(setup());
-    let threads = threads(&Client::of(&server), 60 * rounds());
+    let threads = threads(&Client::of(&server), 30 * rounds());
     server.restart();
     let client = Client::of(&server);
     let watch = Watch::of(&server);
@@ -71,7 +71,7 @@ fn states_of_tiny_items_take_no_more_of_the_cache_than_others(place: &Place) {
 
 fn states_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Place) {
     let mut server = place.start(setup());
-    let threads = threads(&Client::of(&server), 40);
+    let threads = threads(&Client::of(&server), 28);
     server.restart();
     let client = Client::of(&server);
     let watch = Watch::of(&server);
@@ -145,7 +145,7 @@ fn runs_with_requests_of_tiny_items_are_executed_a_few_at_a_time(place: &Place) 
 fn runs_with_requests_of_tiny_items_that_become_due_together_begin_a_few_at_a_time(place: &Place) {
     let server = place.start(larger());
     let client = Client::of(&server);
-    let runs = created(&client, 30, &with(dense(500, LARGE), "after_seconds", 3600));
+    let runs = created(&client, 20, &with(dense(500, LARGE), "after_seconds", 3600));
     let watch = Watch::of(&server);
     let due = "UPDATE runs SET run_at = created_at";
     execute(place, &server, due).unwrap();
@@ -166,7 +166,7 @@ fn requests_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Pla
     let client = Client::of(&server);
     let run = dense(1, LARGE);
     let mut paths = Vec::new();
-    for _ in 0..20 {
+    for _ in 0..8 {
         let thread = client.thread();
         let id = background(&client, &thread, &run);
         reaches(&client, &thread, &id, "success");
@@ -194,10 +194,10 @@ fn requests_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Pla
 fn lists_of_tiny_items_that_nobody_reads_take_what_was_reserved(place: &Place) {
     let mut server = place.start(setup().env("BACKSTITCH_MEMORY_BUDGET", "192"));
     let client = Client::of(&server);
-    threads(&client, 20);
+    threads(&client, 10);
     let one = client.thread();
     let input = json!({"assistant_id": "approve", "input": {"request": "r", "answer": items()}});
-    for _ in 0..20 {
+    for _ in 0..10 {
         client.run(&one, &input);
     }
     server.restart();
@@ -223,7 +223,7 @@ fn lists_of_tiny_items_that_nobody_reads_take_what_was_reserved(place: &Place) {
         let answer = row["values"]["answer"].as_array();
         answer.is_some_and(|items| items.len() == ITEMS)
     });
-    assert_eq!(whole.count(), 21);
+    assert_eq!(whole.count(), 11);
     watch.held("unread lists of tiny items", 90 * MIB);
 }
 
@@ -231,7 +231,7 @@ fn lists_of_threads_with_metadata_of_tiny_items_take_little_memory(place: &Place
     let server = place.start(setup());
     let client = Client::of(&server);
     let tiny = json!({"tiny": vec![json!({}); 5000]});
-    for _ in 0..200 {
+    for _ in 0..140 {
         ok(client.post("/threads", &json!({"metadata": tiny})), 200);
     }
     let watch = Watch::of(&server);
@@ -245,7 +245,7 @@ fn lists_of_threads_with_metadata_of_tiny_items_take_little_memory(place: &Place
                 if answer.status != 503 {
                     let rows = ok(answer, 200);
                     let rows = rows.as_array().unwrap();
-                    assert_eq!(rows.len(), 200);
+                    assert_eq!(rows.len(), 140);
                     assert!(rows.iter().all(|row| row["metadata"] == tiny));
                 }
             }

@@ -16,7 +16,10 @@ use crate::siege::{MIB, Memory, Waits};
 const BREAKS_OFF: &str = "a list breaks off";
 
 fn setup() -> Setup {
-    Setup::example("reference_server").env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b")
+    Setup::example("reference_server")
+        .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b")
+        // Who has no share for as long is refused.
+        .env("BACKSTITCH_REQUEST_WAIT", "2")
 }
 
 /// Lists whose rows are still being read have their share of the connections and no more. What
