@@ -89,11 +89,12 @@ fn loud() -> Value {
     with(tokens(12_000, false), "assistant_id", "tokens_large")
 }
 
-/// Opens as many streams of a run that has not begun, which nobody reads.
+/// Opens as many streams of a run that has not begun, which nobody reads. What their connections hold by themselves is
+/// little, since it takes time and shows nothing.
 fn opened(client: &Client, thread: &str, run: &str, count: usize) -> Vec<Open> {
     let path = format!("/threads/{thread}/runs/{run}/stream");
     let streams: Vec<Open> = (0..count)
-        .map(|_| client.open("GET", &path, &[], b""))
+        .map(|_| client.with_window(16 << 10).open("GET", &path, &[], b""))
         .collect();
     assert!(streams.iter().all(|stream| stream.status == 200));
     streams

@@ -22,6 +22,8 @@ pub struct Client {
     key: Option<String>,
     /// The address that it connects from, if not any.
     source: Option<IpAddr>,
+    /// How many bytes its connections take before they are read, if not as many as the system likes.
+    window: Option<u32>,
 }
 
 /// A whole answer.
@@ -72,6 +74,7 @@ impl Client {
             address,
             key: None,
             source: None,
+            window: None,
         }
     }
 
@@ -89,12 +92,24 @@ impl Client {
         client
     }
 
+    /// The same client, whose connections take few bytes before they are read.
+    pub fn with_window(&self, bytes: u32) -> Self {
+        let mut client = self.clone();
+        client.window = Some(bytes);
+        client
+    }
+
     fn connect(&self) -> TcpStream {
-        let stream = match self.source {
-            None => TcpStream::connect(&self.address).unwrap(),
-            Some(source) => block_on(async {
+        let stream = match (self.source, self.window) {
+            (None, None) => TcpStream::connect(&self.address).unwrap(),
+            (source, window) => block_on(async {
                 let socket = TcpSocket::new_v4().unwrap();
-                socket.bind((source, 0).into()).unwrap();
+                if let Some(source) = source {
+                    socket.bind((source, 0).into()).unwrap();
+                }
+                if let Some(bytes) = window {
+                    socket.set_recv_buffer_size(bytes).unwrap();
+                }
                 let stream = socket.connect(self.address.parse().unwrap()).await;
                 let stream = stream.unwrap().into_std().unwrap();
                 stream.set_nonblocking(false).unwrap();
