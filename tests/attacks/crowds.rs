@@ -23,7 +23,7 @@ const LIMIT: u64 = 2;
 /// Requests that come at one moment. One after the other in its share they would take 50 seconds.
 const REQUESTS: usize = 200;
 /// Between two requests of the other client.
-const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE: Duration = Duration::from_millis(25);
 /// How long one may take: twice the limit, and what a busy machine needs for the work.
 const MOST: Duration = Duration::from_secs(2 * LIMIT + 20);
 

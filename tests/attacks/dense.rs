@@ -13,8 +13,7 @@ use test_support::talk::{ok, slow, until, until_within, with};
 use crate::siege::{MIB, Watch, rounds};
 
 on_both_storages!(
-    states_of_tiny_items_take_no_more_of_the_cache_than_others,
-    states_of_tiny_items_that_are_read_at_once_are_shown_or_refused,
+    states_of_tiny_items_are_shown_one_by_one_in_little_memory_and_at_once_or_are_refused,
     runs_with_requests_of_tiny_items_are_executed_a_few_at_a_time,
     runs_with_requests_of_tiny_items_that_become_due_together_begin_a_few_at_a_time,
     requests_of_tiny_items_that_are_read_at_once_are_shown_or_refused,
@@ -57,7 +56,9 @@ fn threads(client: &Client, count: usize) -> Vec<String> {
     (0..count).map(one).collect()
 }
 
-fn states_of_tiny_items_take_no_more_of_the_cache_than_others(place: &Place) {
+fn states_of_tiny_items_are_shown_one_by_one_in_little_memory_and_at_once_or_are_refused(
+    place: &Place,
+) {
     let mut server = place.start(setup());
     let threads = threads(&Client::of(&server), 30 * rounds());
     server.restart();
@@ -67,12 +68,9 @@ fn states_of_tiny_items_take_no_more_of_the_cache_than_others(place: &Place) {
         let state = ok(client.get(&format!("/threads/{thread}/state")), 200);
         assert_eq!(state["values"]["answer"].as_array().unwrap().len(), ITEMS);
     }
+    // They take no more of the cache than other states.
     watch.held("states of tiny items one by one", 80 * MIB);
-}
-
-fn states_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Place) {
-    let mut server = place.start(setup());
-    let threads = threads(&Client::of(&server), 28);
+    // Nothing of them is in memory any more.
     server.restart();
     let client = Client::of(&server);
     let watch = Watch::of(&server);
@@ -151,7 +149,7 @@ fn runs_with_requests_of_tiny_items_are_executed_a_few_at_a_time(place: &Place) 
 fn runs_with_requests_of_tiny_items_that_become_due_together_begin_a_few_at_a_time(place: &Place) {
     let server = place.start(larger());
     let client = Client::of(&server);
-    let runs = created(&client, 20, &with(dense(500, LARGE), "after_seconds", 3600));
+    let runs = created(&client, 30, &with(dense(500, LARGE), "after_seconds", 3600));
     let watch = Watch::of(&server);
     let due = "UPDATE runs SET run_at = created_at";
     execute(place, &server, due).unwrap();
@@ -198,10 +196,10 @@ fn requests_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Pla
 fn lists_of_tiny_items_that_nobody_reads_take_what_was_reserved(place: &Place) {
     let mut server = place.start(setup().env("BACKSTITCH_MEMORY_BUDGET", "192"));
     let client = Client::of(&server);
-    threads(&client, 10);
+    threads(&client, 6);
     let one = client.thread();
     let input = json!({"assistant_id": "approve", "input": {"request": "r", "answer": items()}});
-    for _ in 0..10 {
+    for _ in 0..6 {
         client.run(&one, &input);
     }
     server.restart();
@@ -227,7 +225,7 @@ fn lists_of_tiny_items_that_nobody_reads_take_what_was_reserved(place: &Place) {
         let answer = row["values"]["answer"].as_array();
         answer.is_some_and(|items| items.len() == ITEMS)
     });
-    assert_eq!(whole.count(), 11);
+    assert_eq!(whole.count(), 7);
     watch.held("unread lists of tiny items", 90 * MIB);
 }
 
@@ -236,7 +234,7 @@ fn lists_of_threads_with_metadata_of_tiny_items_take_little_memory(place: &Place
     let client = Client::of(&server);
     let tiny = json!({"tiny": vec![json!({}); 5000]});
     let create = json!({"metadata": tiny}).to_string();
-    for _ in 0..140 {
+    for _ in 0..200 {
         ok(client.post_text("/threads", &create), 200);
     }
     let watch = Watch::of(&server);
@@ -250,7 +248,7 @@ fn lists_of_threads_with_metadata_of_tiny_items_take_little_memory(place: &Place
                 if answer.status != 503 {
                     let rows = ok(answer, 200);
                     let rows = rows.as_array().unwrap();
-                    assert_eq!(rows.len(), 140);
+                    assert_eq!(rows.len(), 200);
                     assert!(rows.iter().all(|row| row["metadata"] == tiny));
                 }
             }

@@ -20,6 +20,9 @@ on_both_storages!(slow_reads_that_take_every_connection_delay_no_commit_of_a_run
 /// For so long a read of states holds its connection.
 const HOLD: Duration = Duration::from_millis(200);
 
+/// Between two requests of another client.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// How long a request may wait for its slot, and its reads for the share of their principal, in seconds.
 const LIMIT: u64 = 2;
 
@@ -169,6 +172,7 @@ fn slow_reads_that_take_every_connection_delay_no_commit_of_a_run(place: &Place)
                 let mut requests = vec![];
                 while begin.elapsed() < time {
                     requests.push(Waits::of(&eve, 1).longest());
+                    std::thread::sleep(PAUSE);
                 }
                 let held = HOLD * u32::try_from(reached(&server) - before).unwrap();
                 let busy = held.as_secs_f64() / begin.elapsed().as_secs_f64();

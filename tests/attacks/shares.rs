@@ -17,7 +17,7 @@ use crate::siege::{MIB, Memory, Waits};
 const BREAKS_OFF: &str = "a list breaks off";
 
 /// Between two requests of the other client.
-const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE: Duration = Duration::from_millis(25);
 
 fn setup() -> Setup {
     Setup::example("reference_server")

@@ -182,11 +182,7 @@ fn clients_that_never_read_take_little_memory_and_hold_up_nobody(place: &Place) 
 
 fn streams_that_nobody_reads_are_closed(place: &Place) {
     // The short form hangs up earlier.
-    let (count, stall) = if rounds() < 10 {
-        (100, 2)
-    } else {
-        (UNREAD, 30)
-    };
+    let (count, stall) = if rounds() < 10 { (40, 2) } else { (UNREAD, 30) };
     let stall = Duration::from_secs(stall);
     let setup = Setup::example("bench_server");
     let server = place.start(setup.env("BACKSTITCH_STALL", stall.as_secs().to_string()));
