@@ -60,7 +60,7 @@ fn states_of_tiny_items_are_shown_one_by_one_in_little_memory_and_at_once_or_are
     place: &Place,
 ) {
     let mut server = place.start(setup());
-    let threads = threads(&Client::of(&server), 30 * rounds());
+    let threads = threads(&Client::of(&server), 40 * rounds());
     server.restart();
     let client = Client::of(&server);
     let watch = Watch::of(&server);

@@ -5,9 +5,8 @@ use std::net::{IpAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tokio::net::TcpSocket;
 
-use crate::{place::block_on, server::Server};
+use crate::{server::Server, socket};
 
 /// How long an answer may be silent.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -100,22 +99,7 @@ impl Client {
     }
 
     fn connect(&self) -> TcpStream {
-        let stream = match (self.source, self.window) {
-            (None, None) => TcpStream::connect(&self.address).unwrap(),
-            (source, window) => block_on(async {
-                let socket = TcpSocket::new_v4().unwrap();
-                if let Some(source) = source {
-                    socket.bind((source, 0).into()).unwrap();
-                }
-                if let Some(bytes) = window {
-                    socket.set_recv_buffer_size(bytes).unwrap();
-                }
-                let stream = socket.connect(self.address.parse().unwrap()).await;
-                let stream = stream.unwrap().into_std().unwrap();
-                stream.set_nonblocking(false).unwrap();
-                stream
-            }),
-        };
+        let stream = socket::connect(&self.address, self.source, self.window);
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
