@@ -1,6 +1,7 @@
 //! Many more requests of one principal at once than its share allows: each has an answer soon, and nothing is done in
 //! vain.
 
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -18,9 +19,11 @@ on_both_storages!(each_of_many_requests_of_one_principal_is_answered_soon);
 /// For so long a read of states holds its connection.
 const HOLD: Duration = Duration::from_millis(500);
 /// How long a request may wait for its slot, and then for its first read, in seconds.
-const LIMIT: u64 = 5;
+const LIMIT: u64 = 2;
 /// Requests that come at one moment. One after the other in its share they would take 50 seconds.
 const REQUESTS: usize = 200;
+/// Between two requests of the other client.
+const PAUSE: Duration = Duration::from_millis(25);
 /// How long one may take: twice the limit, and what a busy machine needs for the work.
 const MOST: Duration = Duration::from_secs(2 * LIMIT + 20);
 
@@ -60,6 +63,7 @@ fn attack(server: &Server, thread: &str) {
             let begin = Instant::now();
             ok(bob.post("/threads/count", &json!({})), 200);
             waits.push(begin.elapsed());
+            sleep(PAUSE);
         }
         (crowd.join().unwrap(), waits.into_iter().collect::<Waits>())
     });

@@ -14,6 +14,9 @@ use crate::locks::{locked, patient, waiting_statements};
 
 const AGENT: &str = "agent";
 
+/// So long a client waits before it leaves, and what its call would do next is looked for.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 fn call(method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 }
@@ -48,7 +51,7 @@ fn left(place: &Place, server: &Server, client: &Client, table: &str, path: &str
     let lock = format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE");
     let first = locked(url, &lock);
     scope(|scope| {
-        let answer = client.post_within(Duration::from_secs(1), path, call);
+        let answer = client.post_within(PATIENCE, path, call);
         assert!(answer.is_none(), "{answer:?}");
         assert_eq!(
             waiting(place, server),
@@ -60,9 +63,9 @@ fn left(place: &Place, server: &Server, client: &Client, table: &str, path: &str
         drop(first);
         let _second = second.join().unwrap();
         let begin = Instant::now();
-        while begin.elapsed() < Duration::from_secs(1) {
+        while begin.elapsed() < PATIENCE {
             assert_eq!(waiting(place, server), 0, "{call}");
-            sleep(Duration::from_millis(10));
+            sleep(Duration::from_millis(20));
         }
     });
 }
@@ -109,7 +112,7 @@ fn what_a_call_to_an_agent_writes_is_written_when_its_client_has_left() {
         "role": "user", "parts": [{"kind": "text", "text": "hi"}], "messageId": "m1", "contextId": thread,
     });
     let send = call("message/send", json!({"message": message}));
-    let answer = client.post_within(Duration::from_secs(1), &path, &send);
+    let answer = client.post_within(PATIENCE, &path, &send);
     assert!(answer.is_none(), "{answer:?}");
     assert_eq!(waiting(&place, &server), 1);
     drop(lock);

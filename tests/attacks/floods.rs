@@ -109,7 +109,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// How long a client may take nothing of a response.
-const STALL: Duration = Duration::from_secs(2);
+const STALL: Duration = Duration::from_secs(1);
 /// How often a healthy client changes and reads something.
 const EVERY: Duration = Duration::from_millis(100);
 
@@ -119,7 +119,7 @@ fn under(place: &Place, name: &str, attack: impl Fn(&Server)) {
     let server = place.start(setup.env("BACKSTITCH_STALL", STALL.as_secs().to_string()));
     let client = Client::of(&server);
     client.get("/info");
-    let time = Duration::from_secs(3) * u32::try_from(rounds()).unwrap();
+    let time = Duration::from_millis(1500) * u32::try_from(rounds()).unwrap();
     let begin = Instant::now();
     let watch = Watch::every(EVERY, &server, &client);
     let mut attacks = 0;

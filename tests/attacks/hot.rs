@@ -64,7 +64,7 @@ fn sixty_clients_on_one_thread_hold_up_nobody_else(place: &Place) {
         let others: Vec<(String, String)> = (0..10)
             .map(|_| {
                 let thread = client.thread();
-                let run = background(&client, &thread, &with(slow(100, 40), "durability", "sync"));
+                let run = background(&client, &thread, &with(slow(100, 25), "durability", "sync"));
                 (thread, run)
             })
             .collect();
@@ -73,12 +73,12 @@ fn sixty_clients_on_one_thread_hold_up_nobody_else(place: &Place) {
         // Another process that is slow with the thread, for as long as the others run.
         let slow_process = place.url().map(|url| locked(url, &branches_of(&hot)));
         let statuses = storm(&client, &hot, || {
-            waits = Some(Waits::of(&client, 200));
+            waits = Some(Waits::of(&client, 101));
             for (thread, run) in &others {
                 assert_eq!(client.end_of(thread, run), "success");
             }
+            drop(slow_process);
         });
-        drop(slow_process);
         println!("{statuses:?}");
         let waits = waits.unwrap();
         waits.held("sixty clients on one thread", Duration::from_secs(2));

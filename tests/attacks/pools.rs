@@ -20,8 +20,13 @@ on_both_storages!(slow_reads_that_take_every_connection_delay_no_commit_of_a_run
 /// For so long a read of states holds its connection.
 const HOLD: Duration = Duration::from_millis(200);
 
-/// So long a reader waits for an answer: ten seconds each for the slot of its request and for the share of its principal
-/// the server lets it wait, before it serves it or not.
+/// Between two requests of another client.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long a request may wait for its slot, and its reads for the share of their principal, in seconds.
+const LIMIT: u64 = 2;
+
+/// So long a reader waits for an answer, before which the server serves it or not.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A run of as many supersteps, each of which is stored before the next begins.
@@ -136,7 +141,8 @@ fn beside<T>(
 fn slow_reads_that_take_every_connection_delay_no_commit_of_a_run(place: &Place) {
     let setup = Setup::example("bench_server")
         .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b,eve=key-e")
-        .env("BACKSTITCH_LEASE", "2");
+        .env("BACKSTITCH_LEASE", "2")
+        .env("BACKSTITCH_REQUEST_WAIT", LIMIT.to_string());
     let mut server = place.start(setup);
     let keys = ["key-a", "key-b"];
     let threads = keys.map(|key| thread_of_states(&Client::of(&server).with_key(key)));
@@ -152,7 +158,7 @@ fn slow_reads_that_take_every_connection_delay_no_commit_of_a_run(place: &Place)
     let readers = 50 * rounds();
     // The short form runs beside other tests.
     let (time, most) = if rounds() < 10 {
-        (Duration::from_secs(3), Duration::from_secs(5))
+        (Duration::from_secs(2), Duration::from_secs(5))
     } else {
         (Duration::from_secs(15), Duration::from_millis(250))
     };
@@ -166,6 +172,7 @@ fn slow_reads_that_take_every_connection_delay_no_commit_of_a_run(place: &Place)
                 let mut requests = vec![];
                 while begin.elapsed() < time {
                     requests.push(Waits::of(&eve, 1).longest());
+                    std::thread::sleep(PAUSE);
                 }
                 let held = HOLD * u32::try_from(reached(&server) - before).unwrap();
                 let busy = held.as_secs_f64() / begin.elapsed().as_secs_f64();

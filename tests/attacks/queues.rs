@@ -286,7 +286,7 @@ fn requests_of_one_principal_leave_connections_to_another(place: &Place) {
                 }
             });
         }
-        let waits = Waits::of(&bob, 100 * rounds());
+        let waits = Waits::of(&bob, 50 * rounds());
         done.store(true, Ordering::Relaxed);
         waits
     });

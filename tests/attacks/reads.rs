@@ -13,8 +13,7 @@ use test_support::talk::{agent_thread, background, extend, ok, slow, until};
 use crate::siege::{MIB, Watch, rounds};
 
 on_both_storages!(
-    states_that_branches_and_forks_look_at_are_read_a_few_at_a_time,
-    states_that_messages_are_posted_to_are_read_a_few_at_a_time,
+    states_that_branches_forks_and_messages_look_at_are_read_a_few_at_a_time,
     a_client_whose_memory_is_taken_changes_its_threads_all_the_same,
     states_of_subgraphs_take_memory_of_the_budget,
 );
@@ -72,7 +71,7 @@ fn all_at_once(threads: &[String], request: impl Fn(&str) -> Answer + Sync) {
     }
 }
 
-fn states_that_branches_and_forks_look_at_are_read_a_few_at_a_time(place: &Place) {
+fn states_that_branches_forks_and_messages_look_at_are_read_a_few_at_a_time(place: &Place) {
     let mut server = place.start(setup());
     let threads = conversations(&Client::of(&server), CLIENTS);
     server.restart();
@@ -85,11 +84,7 @@ fn states_that_branches_and_forks_look_at_are_read_a_few_at_a_time(place: &Place
         client.post(&format!("/threads/{thread}/fork"), &json!({}))
     });
     watch.held("branches and forks of large states", 80 * MIB);
-}
-
-fn states_that_messages_are_posted_to_are_read_a_few_at_a_time(place: &Place) {
-    let mut server = place.start(setup());
-    let threads = conversations(&Client::of(&server), CLIENTS);
+    // Nothing of them is in memory any more.
     server.restart();
     let client = Client::of(&server);
     let watch = Watch::of(&server);

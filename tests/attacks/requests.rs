@@ -148,7 +148,7 @@ fn refused_after_the_wait(status: u16, begin: Instant, answer: &Answer) -> Strin
 }
 
 /// How long requests may wait in the tests below.
-const WAIT: Duration = Duration::from_secs(2);
+const WAIT: Duration = Duration::from_secs(1);
 
 fn who_waits_too_long_for_a_slot_is_refused_and_nothing_of_the_request_has_happened(place: &Place) {
     let setup = Setup::example("reference_server")

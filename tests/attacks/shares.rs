@@ -1,5 +1,6 @@
 //! What reads of the database one principal's unfinished responses take.
 
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -15,8 +16,14 @@ use crate::siege::{MIB, Memory, Waits};
 /// What the log says of a list that ends in the middle.
 const BREAKS_OFF: &str = "a list breaks off";
 
+/// Between two requests of the other client.
+const PAUSE: Duration = Duration::from_millis(25);
+
 fn setup() -> Setup {
-    Setup::example("reference_server").env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b")
+    Setup::example("reference_server")
+        .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b")
+        // Who has no share for as long is refused.
+        .env("BACKSTITCH_REQUEST_WAIT", "2")
 }
 
 /// Lists whose rows are still being read have their share of the connections and no more. What
@@ -72,6 +79,7 @@ fn two_reads_of_one_principal_go_on<H>(
             ok(bob.post("/threads/count", &json!({})), 200);
             waits.push(begin.elapsed());
             assert_eq!(waiting(), 2, "more than the share is taken");
+            sleep(PAUSE);
         }
         let refused = refused.join().unwrap();
         assert_eq!(refused.header("retry-after"), Some("1"));

@@ -17,6 +17,7 @@ use crate::siege::{MIB, Watch, rounds};
 on_both_storages!(
     what_a_log_costs_is_known,
     clients_that_never_read_take_little_memory_and_hold_up_nobody,
+    streams_that_nobody_reads_are_closed,
     idle_streams_take_little_memory,
 );
 
@@ -83,6 +84,25 @@ fn what_a_log_costs_is_known(place: &Place) {
 /// Clients that never read.
 const UNREAD: usize = 500;
 
+/// More than their connections hold.
+fn loud() -> Value {
+    with(tokens(12_000, false), "assistant_id", "tokens_large")
+}
+
+/// Opens as many streams of a run that has not begun, which nobody reads. What their connections hold by themselves is
+/// little, since it takes time and shows nothing.
+fn opened(client: &Client, thread: &str, run: &str, count: usize) -> Vec<Open> {
+    let path = format!("/threads/{thread}/runs/{run}/stream");
+    let streams: Vec<Open> = (0..count)
+        .map(|_| client.with_window(16 << 10).open("GET", &path, &[], b""))
+        .collect();
+    assert!(streams.iter().all(|stream| stream.status == 200));
+    streams
+}
+
+/// Lets the runs begin that were to begin later.
+const DUE: &str = "UPDATE runs SET run_at = created_at";
+
 /// How much longer a run may take beside clients that never read.
 const SLOWDOWN: f64 = 1.05;
 
@@ -124,12 +144,7 @@ fn open_streams(client: &Client) -> f64 {
 }
 
 fn clients_that_never_read_take_little_memory_and_hold_up_nobody(place: &Place) {
-    // The short form hangs up earlier.
-    let stall = Duration::from_secs(if rounds() < 10 { 10 } else { 30 });
-    let setup = || {
-        let seconds = stall.as_secs().to_string();
-        Setup::example("bench_server").env("BACKSTITCH_STALL", seconds)
-    };
+    let setup = || Setup::example("bench_server");
     let server = place.start(setup());
     // Another one without such clients.
     let elsewhere = match place.url() {
@@ -139,19 +154,11 @@ fn clients_that_never_read_take_little_memory_and_hold_up_nobody(place: &Place) 
     let quiet = elsewhere.start(setup());
     let client = Client::of(&server);
     let thread = client.thread();
-    // More than their connections hold.
-    let loud = with(tokens(12_000, false), "assistant_id", "tokens_large");
-    let late = with(loud.clone(), "after_seconds", 3600);
-    let run = background(&client, &thread, &late);
+    let run = background(&client, &thread, &with(loud(), "after_seconds", 3600));
     let [watch, usual] = [&server, &quiet].map(Watch::of);
-    let path = format!("/threads/{thread}/runs/{run}/stream");
-    let unread: Vec<Open> = (0..UNREAD)
-        .map(|_| client.open("GET", &path, &[], b""))
-        .collect();
-    assert!(unread.iter().all(|stream| stream.status == 200));
-    let due = "UPDATE runs SET run_at = created_at";
-    execute(place, &server, due).unwrap();
-    Client::of(&quiet).run(&Client::of(&quiet).thread(), &loud);
+    let unread = opened(&client, &thread, &run, UNREAD);
+    execute(place, &server, DUE).unwrap();
+    Client::of(&quiet).run(&Client::of(&quiet).thread(), &loud());
     // It waits for nobody.
     assert_eq!(client.end_of(&thread, &run), "success");
     until("the connections have taken what they hold", || {
@@ -162,21 +169,40 @@ fn clients_that_never_read_take_little_memory_and_hold_up_nobody(place: &Place) 
     let more = watch.memory.peak().saturating_sub(usual.memory.peak());
     println!("the clients take {} MiB", more / MIB);
     assert!(more < 50 * MIB, "{} MiB", more / MIB);
-    let begin = Instant::now();
     let slowdown = slowdown([&server, &quiet]);
     println!(
         "a run beside {UNREAD} clients that never read takes {slowdown:.3} of its time without"
     );
     assert!(slowdown < SLOWDOWN, "{slowdown:.3}");
     assert_eq!(open_streams(&client), UNREAD as f64);
+    drop(unread);
+    watch.held("streams that nobody reads", 128 * MIB);
+    usual.held("the same without them", 128 * MIB);
+}
+
+fn streams_that_nobody_reads_are_closed(place: &Place) {
+    // The short form hangs up earlier.
+    let (count, stall) = if rounds() < 10 { (40, 2) } else { (UNREAD, 30) };
+    let stall = Duration::from_secs(stall);
+    let setup = Setup::example("bench_server");
+    let server = place.start(setup.env("BACKSTITCH_STALL", stall.as_secs().to_string()));
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let run = background(&client, &thread, &with(loud(), "after_seconds", 3600));
+    let watch = Watch::of(&server);
+    let unread = opened(&client, &thread, &run, count);
+    assert_eq!(open_streams(&client), count as f64);
+    execute(place, &server, DUE).unwrap();
+    assert_eq!(client.end_of(&thread, &run), "success");
+    let begin = Instant::now();
     let patience = stall + Duration::from_secs(5);
     until_within(patience, "the streams that nobody reads are closed", || {
         open_streams(&client) == 0.0
     });
     println!("closed after {:?}", begin.elapsed());
     assert!(begin.elapsed() < patience, "{:?}", begin.elapsed());
-    watch.held("streams that nobody reads", 128 * MIB);
-    usual.held("the same without them", 128 * MIB);
+    drop(unread);
+    watch.held("streams that are closed", 128 * MIB);
 }
 
 fn idle_streams_take_little_memory(place: &Place) {

@@ -5,14 +5,29 @@
 #   postgres.sh stop  [DIR]    stops and removes it, unless another test process is using it
 #   postgres.sh crash [DIR]    kills its processes at once, keeps its data
 #   postgres.sh tools          finds the server's programs, installs them where it may, says what is missing
+#   postgres.sh folder         prints the DIR of all others, unless they are given one
 #
 # Every test process holds a shared lock on DIR/users while it lives; the kernel lets go of it
 # however the process ends. A watchdog stops the cluster once nobody has held it for a minute.
 set -euo pipefail
 umask 077
 
+# In memory where 4 GiB are free: each test has a database of some five hundred files, which take a disk many times as
+# long. Once it is there it is the same one for all.
+default_folder() {
+    local name=backstitch-postgres-$EUID free
+    if [[ -n ${TMPDIR:-} || ! -w /dev/shm ]]; then
+        echo "${TMPDIR:-/tmp}/$name"
+    elif [[ -d /dev/shm/$name ]]; then
+        echo "/dev/shm/$name"
+    else
+        free=$(df -Pk /dev/shm | awk 'NR == 2 { print $4 }')
+        if ((free >= 4 << 20)); then echo "/dev/shm/$name"; else echo "/tmp/$name"; fi
+    fi
+}
+
 action=${1:-start}
-dir=${2:-${TMPDIR:-/tmp}/backstitch-postgres-$(id -u)}
+dir=${2:-$(default_folder)}
 idle_seconds=60
 
 fail() {
@@ -163,6 +178,9 @@ case $action in
 tools)
     need_tools
     ;;
+folder)
+    echo "$dir"
+    ;;
 start)
     need_tools
     prepare_folder
@@ -200,6 +218,6 @@ watch)
     watch
     ;;
 *)
-    fail "unknown action $action: use start, stop, crash or tools"
+    fail "unknown action $action: use start, stop, crash, tools or folder"
     ;;
 esac

@@ -5,9 +5,8 @@ use std::net::{IpAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tokio::net::TcpSocket;
 
-use crate::{place::block_on, server::Server};
+use crate::{server::Server, socket};
 
 /// How long an answer may be silent.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,6 +21,8 @@ pub struct Client {
     key: Option<String>,
     /// The address that it connects from, if not any.
     source: Option<IpAddr>,
+    /// How many bytes its connections take before they are read, if not as many as the system likes.
+    window: Option<u32>,
 }
 
 /// A whole answer.
@@ -72,6 +73,7 @@ impl Client {
             address,
             key: None,
             source: None,
+            window: None,
         }
     }
 
@@ -89,18 +91,15 @@ impl Client {
         client
     }
 
+    /// The same client, whose connections take few bytes before they are read.
+    pub fn with_window(&self, bytes: u32) -> Self {
+        let mut client = self.clone();
+        client.window = Some(bytes);
+        client
+    }
+
     fn connect(&self) -> TcpStream {
-        let stream = match self.source {
-            None => TcpStream::connect(&self.address).unwrap(),
-            Some(source) => block_on(async {
-                let socket = TcpSocket::new_v4().unwrap();
-                socket.bind((source, 0).into()).unwrap();
-                let stream = socket.connect(self.address.parse().unwrap()).await;
-                let stream = stream.unwrap().into_std().unwrap();
-                stream.set_nonblocking(false).unwrap();
-                stream
-            }),
-        };
+        let stream = socket::connect(&self.address, self.source, self.window);
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream

@@ -24,5 +24,6 @@ pub mod programs;
 pub mod python;
 pub mod routes;
 pub mod server;
+mod socket;
 pub mod tables;
 pub mod talk;

@@ -174,12 +174,7 @@ fn shared() -> Server {
 }
 
 fn shared_folder() -> PathBuf {
-    let user = Command::new("id")
-        .arg("-u")
-        .output()
-        .expect("`id` tells the user");
-    let user = String::from_utf8(user.stdout).unwrap();
-    std::env::temp_dir().join(format!("backstitch-postgres-{}", user.trim()))
+    script("folder", None).into()
 }
 
 fn lock_users(folder: &Path) -> File {
