@@ -111,7 +111,7 @@ pub(super) struct ActiveRuns {
     /// Runs that were left to the storage while they waited; those that were cancelled meanwhile may be among them.
     left: usize,
     /// Those of them that the storage was asked about and that have not begun since.
-    asked_about: usize,
+    checked: usize,
     /// Executed by this process.
     running: HashMap<RunId, RunHandle>,
     /// The slots that these take.
@@ -222,22 +222,20 @@ impl ActiveRuns {
     /// One of the runs that were left to the storage, or one of another process, has begun.
     pub fn found_left(&mut self) {
         self.left = self.left.saturating_sub(1);
-        self.asked_about = self.asked_about.saturating_sub(1);
+        self.checked = self.checked.saturating_sub(1);
     }
 
     /// Notes that the storage is asked about the runs that were left to it and have not begun since, as far as this
     /// process knows; false without any.
-    pub fn ask_about_left(&mut self) -> bool {
-        self.asked_about = self.left;
+    pub fn check_left(&mut self) -> bool {
+        self.checked = self.left;
         self.left > 0
     }
 
     /// Forgets the runs that the storage was asked about: others have ended them. Those that were left to it
     /// meanwhile may wait.
     pub fn forget_left(&mut self) {
-        self.left = self
-            .left
-            .saturating_sub(std::mem::take(&mut self.asked_about));
+        self.left = self.left.saturating_sub(std::mem::take(&mut self.checked));
     }
 
     /// Marks a run as executed here.
@@ -438,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_were_left_while_others_were_asked_about_are_not_forgotten() {
+    fn runs_that_were_left_while_others_were_checked_are_not_forgotten() {
         let mut active = ActiveRuns::default();
         let runs = [(); 2].map(|()| RunId::mint());
         let leave = |active: &mut ActiveRuns, run| {
@@ -446,12 +444,12 @@ mod tests {
             active.leave(run);
         };
         leave(&mut active, runs[0]);
-        assert!(active.ask_about_left());
+        assert!(active.check_left());
         active.found_left();
         leave(&mut active, runs[1]);
         active.forget_left();
         assert!(active.has_waiting(), "the second one waits");
-        assert!(active.ask_about_left());
+        assert!(active.check_left());
         active.forget_left();
         assert!(!active.has_waiting());
     }

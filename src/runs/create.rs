@@ -381,7 +381,7 @@ impl Service {
             return Ok(None);
         };
         self.authorize_creation(request, thread).await?;
-        let mut looked_up = HashSet::new();
+        let mut known = HashSet::new();
         for _ in 0..RESUME_TRIES {
             let lock = self.shared.turn(row.tree).await?;
             let mut reader = parts.tree.reader().await?;
@@ -389,14 +389,14 @@ impl Service {
             let mut open = reader.open_runs(row.tree, thread).await?;
             drop(reader);
             let of = |pinned: Option<BranchId>| pinned.or(row.active_branch);
-            open.retain(|open| of(open.branch) == of(branch) && !looked_up.contains(&open.id));
+            open.retain(|open| of(open.branch) == of(branch) && !known.contains(&open.id));
             if open.is_empty() {
                 return Ok(Some(lock));
             }
             // A look-up may wait for memory: others change the tree meanwhile.
             drop(lock);
             for OpenRun { id, .. } in open {
-                looked_up.insert(id);
+                known.insert(id);
                 let resumes = self
                     .shared
                     .of_request(thread, id, |_, kwargs| kwargs.resumes());

@@ -75,7 +75,7 @@ impl Service {
 
     /// Forgets the runs that were left to the storage once no run waits there: others have ended them.
     async fn forget_ended(&self) {
-        if !self.inner.active.lock().ask_about_left() {
+        if !self.inner.active.lock().check_left() {
             return;
         }
         let waiting = OpenPage {

@@ -4,7 +4,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 
-use super::turns::Place;
+use super::turns::Turn;
 use crate::{
     budget::Reservation,
     id::CheckpointId,
@@ -41,7 +41,7 @@ pub(super) enum ReportMemory {
     Reserved(Reservation),
     /// The one place beside the budget.
     Beside {
-        _place: Place,
+        _turn: Turn,
     },
 }
 
@@ -85,7 +85,7 @@ impl Service {
         tokio::select! {
             biased;
             memory = &mut memory => ReportMemory::Reserved(memory),
-            place = beside.wait(payer) => ReportMemory::Beside { _place: place },
+            turn = beside.wait(payer) => ReportMemory::Beside { _turn: turn },
         }
     }
 

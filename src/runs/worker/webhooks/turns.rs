@@ -11,7 +11,7 @@ use tokio::{
 /// How long a principal keeps its place in the line that waits no more: its reports are put off and wait again.
 const ABSENCE: Duration = Duration::from_secs(15);
 /// How often those who wait look whether one before them has been away for that long.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_secs(1);
 
 /// The place, and who is to have it next.
 #[derive(Default)]
@@ -28,9 +28,9 @@ struct State {
 }
 
 /// The place, as long as this lives.
-pub(super) struct Place(Arc<Turns>);
+pub(super) struct Turn(Arc<Turns>);
 
-impl Drop for Place {
+impl Drop for Turn {
     fn drop(&mut self) {
         self.0.state.lock().is_taken = false;
         self.0.changed.notify_waiters();
@@ -39,13 +39,13 @@ impl Drop for Place {
 
 impl Turns {
     /// The place, once it is the principal's turn.
-    pub async fn wait(self: &Arc<Self>, principal: &Arc<str>) -> Place {
+    pub async fn wait(self: &Arc<Self>, principal: &Arc<str>) -> Turn {
         loop {
             let changed = self.changed.notified();
             if self.state.lock().take(principal) {
-                return Place(self.clone());
+                return Turn(self.clone());
             }
-            let _ = timeout(LOOK, changed).await;
+            let _ = timeout(POLL, changed).await;
         }
     }
 }
@@ -81,7 +81,7 @@ mod tests {
             let mut had = 0;
             while Instant::now() < end {
                 tokio::time::sleep(Duration::from_secs(5)).await;
-                let Ok(_place) = timeout(Duration::from_secs(3), turns.wait(&name)).await else {
+                let Ok(_turn) = timeout(Duration::from_secs(3), turns.wait(&name)).await else {
                     continue;
                 };
                 had += 1;
