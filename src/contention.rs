@@ -106,6 +106,32 @@ impl<K: Eq + Hash + Copy> Lines<K> {
         .await
     }
 
+    /// The same if nobody has a turn alone at the key or waits for one.
+    #[cfg(feature = "postgres")]
+    pub fn try_shared(&self, key: K) -> Option<Turn<K>> {
+        let (lock, member) = self.join(key, usize::MAX).ok()?;
+        let _lock = Lock::Shared {
+            _guard: lock.try_read_owned().ok()?,
+        };
+        Some(Turn {
+            _lock,
+            _member: member,
+        })
+    }
+
+    /// A turn alone if nobody has a turn at the key or waits for one.
+    #[cfg(feature = "postgres")]
+    pub fn try_alone(&self, key: K) -> Option<Turn<K>> {
+        let (lock, member) = self.join(key, usize::MAX).ok()?;
+        let _lock = Lock::Alone {
+            _guard: lock.try_write_owned().ok()?,
+        };
+        Some(Turn {
+            _lock,
+            _member: member,
+        })
+    }
+
     async fn turn_alone(
         &self,
         (lock, member): (Arc<RwLock<()>>, Member<K>),
@@ -233,6 +259,27 @@ mod tests {
         drop((one, two));
         drop(alone.await.unwrap());
         drop(late.await.unwrap());
+        assert!(lines.lines.lock().is_empty());
+    }
+
+    #[cfg(feature = "postgres")]
+    #[tokio::test]
+    async fn a_shared_turn_is_free_while_nobody_wants_one_alone() {
+        let lines = lines(5);
+        let held = lines.try_shared(1).unwrap();
+        drop(lines.try_shared(1).unwrap());
+        assert!(lines.try_alone(1).is_none());
+        let mut alone = Box::pin(lines.alone(1));
+        assert!((&mut alone).now_or_never().is_none());
+        assert!(lines.try_shared(1).is_none());
+        drop(held);
+        let alone = alone.await.unwrap();
+        assert!(lines.try_shared(1).is_none());
+        drop(alone);
+        let alone = lines.try_alone(1).unwrap();
+        assert!(lines.try_shared(1).is_none());
+        drop(alone);
+        drop(lines.try_shared(1).unwrap());
         assert!(lines.lines.lock().is_empty());
     }
 

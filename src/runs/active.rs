@@ -110,6 +110,8 @@ pub(super) struct ActiveRuns {
     waiting: VecDeque<RunId>,
     /// Runs that were left to the storage while they waited; those that were cancelled meanwhile may be among them.
     left: usize,
+    /// Those of them that the storage was asked about and that have not begun since.
+    checked: usize,
     /// Executed by this process.
     running: HashMap<RunId, RunHandle>,
     /// The slots that these take.
@@ -220,16 +222,20 @@ impl ActiveRuns {
     /// One of the runs that were left to the storage, or one of another process, has begun.
     pub fn found_left(&mut self) {
         self.left = self.left.saturating_sub(1);
+        self.checked = self.checked.saturating_sub(1);
     }
 
-    /// How many runs were left to the storage and have not begun since, as far as this process knows.
-    pub fn left(&self) -> usize {
-        self.left
+    /// Notes that the storage is asked about the runs that were left to it and have not begun since, as far as this
+    /// process knows; false without any.
+    pub fn check_left(&mut self) -> bool {
+        self.checked = self.left;
+        self.left > 0
     }
 
-    /// Forgets so many of them: others have ended them.
-    pub fn forget_left(&mut self, runs: usize) {
-        self.left = self.left.saturating_sub(runs);
+    /// Forgets the runs that the storage was asked about: others have ended them. Those that were left to it
+    /// meanwhile may wait.
+    pub fn forget_left(&mut self) {
+        self.left = self.left.saturating_sub(std::mem::take(&mut self.checked));
     }
 
     /// Marks a run as executed here.
@@ -427,6 +433,25 @@ mod tests {
         // A run of another process may begin here too.
         active.found_left();
         assert!(!active.may_wait_on(elsewhere));
+    }
+
+    #[test]
+    fn runs_that_were_left_while_others_were_checked_are_not_forgotten() {
+        let mut active = ActiveRuns::default();
+        let runs = [(); 2].map(|()| RunId::mint());
+        let leave = |active: &mut ActiveRuns, run| {
+            active.pending.insert(run, pending(run));
+            active.leave(run);
+        };
+        leave(&mut active, runs[0]);
+        assert!(active.check_left());
+        active.found_left();
+        leave(&mut active, runs[1]);
+        active.forget_left();
+        assert!(active.has_waiting(), "the second one waits");
+        assert!(active.check_left());
+        active.forget_left();
+        assert!(!active.has_waiting());
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod placement;
 mod registration;
 mod waiting;
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 pub(crate) use self::registration::Registration;
 use self::{
@@ -36,6 +36,7 @@ use crate::{
         load::StateMemory,
         members::{Denied, Level},
         resolve,
+        store::rows::OpenRun,
     },
     value::Value,
 };
@@ -367,7 +368,8 @@ impl Service {
     /// without `branch`; there is nothing to lock for a thread that does not exist yet.
     ///
     /// # Errors
-    /// 409 `head_conflict`: a run that resumes the branch is pending or running.
+    /// 409 `head_conflict`: a run that resumes the branch is pending or running. Or other runs are created here all
+    /// the time.
     async fn lock_resume(
         &self,
         thread: ThreadId,
@@ -379,28 +381,35 @@ impl Service {
             return Ok(None);
         };
         self.authorize_creation(request, thread).await?;
-        let lock = self.shared.turn(row.tree).await?;
-        let mut reader = parts.tree.reader().await?;
-        let row = resolve::thread(&mut *reader, thread).await?;
-        let open = reader.open_runs(row.tree, thread).await?;
-        drop(reader);
-        let branch = branch.or(row.active_branch);
-        for open in open {
-            if open.branch.or(row.active_branch) != branch {
-                continue;
+        let mut known = HashSet::new();
+        for _ in 0..RESUME_TRIES {
+            let lock = self.shared.turn(row.tree).await?;
+            let mut reader = parts.tree.reader().await?;
+            let row = resolve::thread(&mut *reader, thread).await?;
+            let mut open = reader.open_runs(row.tree, thread).await?;
+            drop(reader);
+            let of = |pinned: Option<BranchId>| pinned.or(row.active_branch);
+            open.retain(|open| of(open.branch) == of(branch) && !known.contains(&open.id));
+            if open.is_empty() {
+                return Ok(Some(lock));
             }
-            let resumes = self
-                .shared
-                .of_request(thread, open.id, |_, kwargs| kwargs.resumes());
-            if resumes.await?.unwrap_or(false) {
-                return Err(tree::Error::conflict(
-                    "head_conflict",
-                    "Another answer is being given here: wait for its run and look at the state",
-                )
-                .into());
+            // A look-up may wait for memory: others change the tree meanwhile.
+            drop(lock);
+            for OpenRun { id, .. } in open {
+                known.insert(id);
+                let resumes = self
+                    .shared
+                    .of_request(thread, id, |_, kwargs| kwargs.resumes());
+                if resumes.await?.unwrap_or(false) {
+                    return Err(tree::Error::conflict(
+                        "head_conflict",
+                        "Another answer is being given here: wait for its run and look at the state",
+                    )
+                    .into());
+                }
             }
         }
-        Ok(Some(lock))
+        Err(Error::Changed)
     }
 }
 

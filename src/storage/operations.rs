@@ -385,7 +385,7 @@ macro_rules! projection_operations {
         implement! { $run for $store: $crate::tree::projection::Store {
             read projections::behind(after: Option<ThreadId>, limit: usize) -> (Vec<ThreadId>, Option<ThreadId>);
             read projections::progress([&] threads: Vec<ThreadId>) -> Vec<Progress>;
-            write projections::apply([&] steps: Vec<ProjectionStep>) -> ();
+            store projections::apply([&] steps: Vec<ProjectionStep>) -> ();
             write projections::reset(projection: Option<Projection>, thread: Option<ThreadId>) -> ();
         }}
     };

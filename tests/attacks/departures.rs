@@ -1,6 +1,8 @@
 //! Clients of agents and tools that leave while their call waits for the database: what only reads stops, and what
 //! writes goes on.
 
+use std::io::Read;
+use std::net::{Shutdown, TcpStream};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
@@ -37,11 +39,29 @@ fn agent(client: &Client) -> String {
 }
 
 /// How many statements of requests wait for a table. Those of whoever looks for runs that wait or are lost do so too,
-/// and begin with rows that they name.
+/// and begin with rows that they name, and so do those that remove what is old.
 fn waiting(place: &Place, server: &Server) -> usize {
-    let looks = |statement: &String| statement.trim_start().starts_with("WITH ");
+    let own = |statement: &String| {
+        let text = statement.trim_start();
+        text.starts_with("WITH ") || text.starts_with("DELETE ")
+    };
     let statements = waiting_statements(place, server);
-    statements.iter().filter(|one| !looks(one)).count()
+    statements.iter().filter(|one| !own(one)).count()
+}
+
+/// Sends a call, and returns once its statement waits for a table.
+fn begin(place: &Place, server: &Server, client: &Client, path: &str, call: &Value) -> TcpStream {
+    let stream = client.begin("POST", path, &[], call.to_string().as_bytes());
+    until("its statement is with the database", || {
+        waiting(place, server) == 1
+    });
+    stream
+}
+
+/// Leaves a call: the server has closed the connection too when this returns.
+fn leave(mut stream: TcpStream) {
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0, "there is no answer");
 }
 
 /// Leaves a call whose statement waits for a table, and has the table locked anew behind that statement: whatever the
@@ -51,13 +71,7 @@ fn left(place: &Place, server: &Server, client: &Client, table: &str, path: &str
     let lock = format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE");
     let first = locked(url, &lock);
     scope(|scope| {
-        let answer = client.post_within(PATIENCE, path, call);
-        assert!(answer.is_none(), "{answer:?}");
-        assert_eq!(
-            waiting(place, server),
-            1,
-            "its statement is with the database"
-        );
+        leave(begin(place, server, client, path, call));
         let second = scope.spawn(|| locked(url, &lock));
         until("the lock is behind it", || waiting(place, server) == 2);
         drop(first);
@@ -112,9 +126,7 @@ fn what_a_call_to_an_agent_writes_is_written_when_its_client_has_left() {
         "role": "user", "parts": [{"kind": "text", "text": "hi"}], "messageId": "m1", "contextId": thread,
     });
     let send = call("message/send", json!({"message": message}));
-    let answer = client.post_within(PATIENCE, &path, &send);
-    assert!(answer.is_none(), "{answer:?}");
-    assert_eq!(waiting(&place, &server), 1);
+    leave(begin(&place, &server, &client, &path, &send));
     drop(lock);
     until("the message has a run", || {
         !get(&client, &thread, "runs").as_array().unwrap().is_empty()

@@ -37,11 +37,9 @@ fn lock(place: &Place, thread: &str) -> Locked {
     locked(place.url().unwrap(), &row)
 }
 
-/// How many wait with a connection, but for the one process that derives tables.
+/// How many wait with a connection.
 fn in_line(place: &Place, server: &Server) -> usize {
-    let derives = |statement: &String| statement.contains("ORDER BY tree_id FOR SHARE");
-    let statements = waiting_statements(place, server);
-    statements.iter().filter(|one| !derives(one)).count()
+    waiting_statements(place, server).len()
 }
 
 /// Looks for a while how many wait with a connection, and how long everything takes that another client does.

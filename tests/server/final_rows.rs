@@ -235,3 +235,75 @@ fn a_run_that_another_process_ended_has_one_end_at_the_first_one_too() {
     let stored = read_anew(&elsewhere, &path, "-1");
     assert_eq!(failure(&stored), failure(&events));
 }
+
+/// The events of a thread up to the end of its first run.
+fn watched(mut open: Open) -> Vec<Event> {
+    assert_eq!(open.status, 200);
+    let mut events = vec![];
+    while events
+        .last()
+        .is_none_or(|event: &Event| event.data["status"] != "run_done")
+    {
+        events.push(open.event().unwrap());
+    }
+    events
+}
+
+fn watch(client: &Client, thread: &str, after: &[(&str, &str)]) -> Open {
+    client.open("GET", &format!("/threads/{thread}/stream"), after, b"")
+}
+
+#[test]
+fn who_watches_a_thread_sees_a_failure_whose_process_died_with_the_end_of_the_run() {
+    for place in [Place::sqlite(), Place::postgres()] {
+        let setup = Setup::example("reference_server")
+            .env("BACKSTITCH_LEASE", "1")
+            .env("FAILPOINTS", "runs::after_finish=abort");
+        let mut server = place.start(setup);
+        let client = Client::of(&server);
+        let thread = client.thread();
+        let elsewhere = place.is_postgres().then(|| server.replica());
+        let other = elsewhere.as_ref().map(Client::of);
+        let open = other.as_ref().map(|client| watch(client, &thread, &[]));
+        let run = background(&client, &thread, &failing());
+        server.wait();
+        server.restart();
+        let client = Client::of(&server);
+        assert_eq!(client.end_of(&thread, &run), "error");
+        let stored = watched(watch(&client, &thread, &[("last-event-id", "-")]));
+        if let Some(open) = open {
+            assert_eq!(watched(open), stored);
+        }
+        let failures = stored.iter().filter(|event| event.name == "error");
+        assert_eq!(failures.count(), 1, "{stored:?}");
+        let path = format!("/threads/{thread}/runs/{run}/stream");
+        let of_run = read_anew(&client, &path, "-1");
+        assert_eq!(failure(&of_run)["error"], "ValueError");
+        assert!(stored.iter().any(|event| event.data == *failure(&of_run)));
+    }
+}
+
+#[test]
+fn who_watches_a_thread_sees_the_end_of_a_run_that_was_lost_too_often() {
+    for place in [Place::sqlite(), Place::postgres()] {
+        let fault = "runs::before_finish=abort";
+        let setup = Setup::example("reference_server")
+            .env("BACKSTITCH_LEASE", "1")
+            .env("FAILPOINTS", fault);
+        let mut server = place.start(setup);
+        let client = Client::of(&server);
+        let thread = client.thread();
+        let run = background(&client, &thread, &failing());
+        server.wait();
+        for _ in 0..2 {
+            server.dies_with("FAILPOINTS", fault);
+        }
+        server.restart_with("FAILPOINTS", "");
+        let client = Client::of(&server);
+        assert_eq!(client.end_of(&thread, &run), "error");
+        let stored = watched(watch(&client, &thread, &[("last-event-id", "-")]));
+        let mut failures = stored.iter().filter(|event| event.name == "error");
+        assert_eq!(failures.next().unwrap().data["error"], "WorkerLost");
+        assert!(failures.next().is_none(), "{stored:?}");
+    }
+}

@@ -35,9 +35,9 @@ fn large() -> String {
 }
 
 /// A run on [`THREAD`] with a large request, which waits for long.
-async fn waiting(running: &Running) -> String {
+async fn waiting(running: &Running, graph: &str) -> String {
     let body = format!(
-        r#"{{"assistant_id": "counter", "input": {{"count": 1, "more": "{}"}}, "after_seconds": 1000}}"#,
+        r#"{{"assistant_id": "{graph}", "input": {{"count": 1, "more": "{}"}}, "after_seconds": 1000}}"#,
         large()
     );
     let path = format!("/threads/{THREAD}/runs");
@@ -72,9 +72,9 @@ async fn once_it_is_its_turn(
 #[tokio::test]
 async fn joining_a_stream_looks_up_whether_it_is_logged() {
     let running = running().await;
-    let run = waiting(&running).await;
+    let run = waiting(&running, "counter").await;
     // In its place this one is known to the process.
-    waiting(&running).await;
+    waiting(&running, "counter").await;
     let path = format!("/threads/{THREAD}/runs/{run}/stream");
     let head = once_it_is_its_turn(&running, ("GET", &path), "x-a: b", None, "\r\n\r\n").await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
@@ -83,11 +83,40 @@ async fn joining_a_stream_looks_up_whether_it_is_logged() {
 #[tokio::test]
 async fn an_answer_to_an_interrupt_looks_for_others() {
     let running = running().await;
-    waiting(&running).await;
+    waiting(&running, "counter").await;
     let path = format!("/threads/{THREAD}/runs");
     let body = r#"{"assistant_id": "counter", "command": {"resume": 1}}"#;
     let answer = ("POST", &*path);
     let head = once_it_is_its_turn(&running, answer, "x-a: b", Some(body), "\r\n\r\n").await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+}
+
+#[tokio::test]
+async fn while_an_answer_looks_for_others_the_thread_can_be_changed() {
+    let running = running().await;
+    waiting(&running, "chat").await;
+    let path = format!("/threads/{THREAD}/runs");
+    let answer = r#"{"assistant_id": "chat", "command": {"resume": 1}}"#;
+    let states = running.services.runs().states();
+    let _all = ["a", "b"].map(|payer| {
+        let budget = states.budget();
+        budget.reserve(&payer.into(), budget.share()).unwrap()
+    });
+    let other = states.for_request(2 << 20).await;
+    let mut socket = running.connect().await;
+    let text = request("POST", &path, &[], Some(answer));
+    socket.write_all(text.as_bytes()).await.unwrap();
+    let mut answered = std::pin::pin!(read_until(&mut socket, "\r\n\r\n"));
+    let early = timeout(Duration::from_millis(300), answered.as_mut()).await;
+    assert!(early.is_err(), "it does not wait: {early:?}");
+    let post = format!("/threads/{THREAD}/messages");
+    let message = r#"{"role": "user", "content": "hello"}"#;
+    let posted = running.send("POST", &post, &[], Some(message));
+    let posted = timeout(Duration::from_secs(5), posted).await;
+    let posted = posted.expect("nobody holds the tree while it waits for memory");
+    assert!(posted.starts_with("HTTP/1.1 201"), "{posted}");
+    drop(other);
+    let head = answered.await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
 }
 

@@ -75,8 +75,7 @@ impl Service {
 
     /// Forgets the runs that were left to the storage once no run waits there: others have ended them.
     async fn forget_ended(&self) {
-        let left = self.inner.active.lock().left();
-        if left == 0 {
+        if !self.inner.active.lock().check_left() {
             return;
         }
         let waiting = OpenPage {
@@ -86,7 +85,7 @@ impl Service {
             limit: 1,
         };
         match self.shared.parts.runs.open(waiting).await {
-            Ok(found) if found.is_empty() => self.inner.active.lock().forget_left(left),
+            Ok(found) if found.is_empty() => self.inner.active.lock().forget_left(),
             Ok(_) => {}
             Err(error) => tracing::debug!(%error, "nobody knows whether runs wait"),
         }

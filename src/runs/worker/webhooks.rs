@@ -1,6 +1,7 @@
 //! Delivering webhooks: every process takes deliveries that are due, few per receiver, and sends them.
 
 mod report;
+mod turns;
 
 use std::{
     collections::HashMap,
@@ -18,6 +19,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use self::turns::Turns;
 use crate::{
     checkpoint, fail_point,
     runs::{Run, Service},
@@ -60,7 +62,7 @@ pub(in crate::runs) struct Deliveries {
     /// Few bodies are made at once.
     pub(in crate::runs) rendering: Semaphore,
     /// The place of a report for which its principal has no memory left.
-    beside: Arc<Semaphore>,
+    beside: Arc<Turns>,
     wake: Notify,
     /// Deliveries were left because their host, or its principal, or all of the process was busy.
     left: AtomicBool,
@@ -78,7 +80,7 @@ impl Default for Deliveries {
     fn default() -> Self {
         Self {
             rendering: Semaphore::new(RENDERINGS),
-            beside: Arc::new(Semaphore::new(1)),
+            beside: Arc::default(),
             wake: Notify::new(),
             left: AtomicBool::new(false),
             busy: Mutex::default(),

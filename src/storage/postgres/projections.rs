@@ -2,13 +2,16 @@
 
 mod columns;
 
+use std::collections::BTreeMap;
+
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use self::columns::Columns;
 use super::{
+    Store,
     columns::{Params, Time, column, unname},
-    connection::{Object, Result, prepare},
+    connection::{self, Object, Result, prepare},
 };
 use crate::{
     checkpoint::Error,
@@ -96,11 +99,49 @@ pub(super) async fn progress(db: &Object, threads: &[ThreadId]) -> Result<Vec<Pr
     Ok(gather(&db.query(&statement, &params).await?)?)
 }
 
+/// Those of trees that nobody changes now go first, together; the others follow as each tree's turn comes.
+pub(super) async fn apply(store: &Store, steps: &[ProjectionStep]) -> Result<(), Error> {
+    let mut by_tree: BTreeMap<TreeId, Vec<&ProjectionStep>> = BTreeMap::new();
+    for step in steps {
+        by_tree.entry(step.tree).or_default().push(step);
+    }
+    let (mut free, mut turns) = (vec![], vec![]);
+    by_tree.retain(|tree, steps| {
+        let turn = store.hot.try_derived(*tree);
+        let is_busy = turn.is_none();
+        if !is_busy {
+            free.append(steps);
+        }
+        turns.extend(turn);
+        is_busy
+    });
+    if !free.is_empty() {
+        write(store, &free).await?;
+    }
+    drop(turns);
+    let mut result = Ok(());
+    for (tree, steps) in by_tree {
+        match store.hot.derived(tree).await {
+            Ok(_turn) => write(store, &steps).await?,
+            // The others need not wait for one tree whose turn does not come.
+            Err(error) => result = Err(error),
+        }
+    }
+    result
+}
+
+async fn write(store: &Store, steps: &[&ProjectionStep]) -> Result<(), Error> {
+    connection::retry(&store.pools.reads, |db| async move {
+        write_at_once(&db, steps).await
+    })
+    .await
+}
+
 /// In one round trip, and without waiting for the disk: a crash loses rows together with their
 /// offsets, and they are derived once more. All threads have one statement.
-pub(super) async fn apply(db: &Object, steps: &[ProjectionStep]) -> Result<()> {
+async fn write_at_once(db: &Object, steps: &[&ProjectionStep]) -> Result<()> {
     // Everybody takes rows in one order.
-    let mut steps: Vec<&ProjectionStep> = steps.iter().collect();
+    let mut steps = steps.to_vec();
     steps.sort_by_key(|step| step.thread);
     let trees = prepare(db, TREES).await?;
     let step = prepare(db, STEP).await?;

@@ -38,23 +38,21 @@ const LINEAR: f64 = 1.1;
 const SLACK_OF_POSTGRES: f64 = 8.0;
 const SLACK_OF_SQLITE: f64 = 60.0;
 
-/// What the executions of a statement took.
+/// What the execution of a statement took that took most: those on something small do not hide it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
-    executions: f64,
     /// Pages that its steps have read, or instructions of SQLite.
-    sum: f64,
+    taken: f64,
     /// Rows that it returned.
     rows: f64,
 }
 
 impl Cost {
-    fn each(self) -> f64 {
-        self.sum / self.executions
-    }
-
-    fn rows_each(self) -> f64 {
-        self.rows / self.executions
+    /// Takes another execution into account.
+    fn include(&mut self, taken: f64, rows: f64) {
+        if taken > self.taken {
+            *self = Self { taken, rows };
+        }
     }
 }
 
@@ -134,9 +132,8 @@ impl Meter for OfPostgres {
             let query = explained["Query Text"].as_str().unwrap();
             let plan = &explained["Plan"];
             let cost = costs.entry(query.to_owned()).or_default();
-            cost.executions += 1.0;
-            cost.sum += pages(plan);
-            cost.rows += plan["Actual Rows"].as_f64().unwrap_or_default();
+            let rows = plan["Actual Rows"].as_f64().unwrap_or_default();
+            cost.include(pages(plan), rows);
         }
         costs
     }
@@ -183,9 +180,10 @@ impl Meter for OfSqlite {
             let cost = costs
                 .entry(execution[0].as_str().unwrap().to_owned())
                 .or_default();
-            cost.executions += 1.0;
-            cost.sum += execution[1].as_f64().unwrap();
-            cost.rows += execution[2].as_f64().unwrap();
+            cost.include(
+                execution[1].as_f64().unwrap(),
+                execution[2].as_f64().unwrap(),
+            );
         }
         self.read = log.len();
         costs
@@ -228,22 +226,19 @@ fn growing(
             continue;
         };
         measured += 1;
-        let rows = (many.rows_each() / few.rows_each().max(1.0)).max(1.0);
+        let rows = (many.rows / few.rows.max(1.0)).max(1.0);
         let times = if which::is_among(grows, name) {
-            println!("{name}: {:.1}, then {:.1}", few.each(), many.each());
+            println!("{name}: {:.1}, then {:.1}", few.taken, many.taken);
             LINEAR * rows.max(FACTOR as f64)
         } else {
             ALIKE * rows
         };
         // Each row may lie on a page of its own.
-        let most = few.each() * times + slack + many.rows_each();
-        if many.each() > most {
+        let most = few.taken * times + slack + many.rows;
+        if many.taken > most {
             let costs = format!(
                 "grows: {:.1} with {:.1} rows, then {:.1} with {:.1} rows",
-                few.each(),
-                few.rows_each(),
-                many.each(),
-                many.rows_each()
+                few.taken, few.rows, many.taken, many.rows
             );
             complaints.insert(name.clone(), costs);
         }
@@ -358,9 +353,7 @@ fn measure<S: Rooms, M: Meter>(
 fn add(costs: &mut Costs, more: &Costs) {
     for (text, one) in more {
         let cost = costs.entry(text.clone()).or_default();
-        cost.executions += one.executions;
-        cost.sum += one.sum;
-        cost.rows += one.rows;
+        cost.include(one.taken, one.rows);
     }
 }
 

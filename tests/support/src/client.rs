@@ -145,10 +145,8 @@ impl Client {
 
     /// Any request; gives the head of its answer as soon as that is there.
     pub fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Open {
-        Open::of(
-            BufReader::new(self.begin(method, path, headers, body)),
-            method,
-        )
+        let stream = self.begin(method, path, headers, body);
+        Open::of(BufReader::new(stream), method)
     }
 
     /// A POST of JSON, and its whole answer; none if that does not begin to come in time, when the client leaves.
@@ -159,10 +157,11 @@ impl Client {
         Some(Open::of(BufReader::new(stream), "POST").whole())
     }
 
-    fn begin(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> TcpStream {
+    /// Sends a request and does not wait for its answer.
+    pub fn begin(&self, verb: &str, path: &str, more: &[(&str, &str)], body: &[u8]) -> TcpStream {
         let stream = self.connect();
-        let length = (!body.is_empty() || method == "POST").then_some(body.len());
-        let head = self.head(method, path, headers, length);
+        let length = (!body.is_empty() || verb == "POST").then_some(body.len());
+        let head = self.head(verb, path, more, length);
         // A server that refuses a body early may close before all of it was sent.
         (&stream).write_all(&[head.as_bytes(), body].concat()).ok();
         stream

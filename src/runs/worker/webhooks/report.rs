@@ -3,8 +3,8 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::FutureExt;
-use tokio::sync::OwnedSemaphorePermit;
 
+use super::turns::Turn;
 use crate::{
     budget::Reservation,
     id::CheckpointId,
@@ -41,7 +41,7 @@ pub(super) enum ReportMemory {
     Reserved(Reservation),
     /// The one place beside the budget.
     Beside {
-        _permit: OwnedSemaphorePermit,
+        _turn: Turn,
     },
 }
 
@@ -74,8 +74,8 @@ impl Service {
         }
     }
 
-    /// Memory for a report. Where its payer has none left for long, one report at a time goes on beside the budget:
-    /// else it would be put off for as long as that.
+    /// Memory for a report. Where its payer has none left for long, one report at a time goes on beside the budget,
+    /// in turns of the payers: else it would be put off for as long as that.
     async fn memory_of_report(&self, payer: &Arc<str>, bytes: usize) -> ReportMemory {
         let mut memory = pin!(self.states().budget().wait(payer, bytes));
         if let Ok(memory) = tokio::time::timeout(PATIENCE, &mut memory).await {
@@ -85,8 +85,7 @@ impl Service {
         tokio::select! {
             biased;
             memory = &mut memory => ReportMemory::Reserved(memory),
-            // It is never closed.
-            Ok(permit) = beside.acquire_owned() => ReportMemory::Beside { _permit: permit },
+            turn = beside.wait(payer) => ReportMemory::Beside { _turn: turn },
         }
     }
 

@@ -21,6 +21,8 @@ pub(crate) struct Hot(Arc<Inner>);
 struct Inner {
     trees: Lines<TreeId>,
     threads: Lines<ThreadId>,
+    /// Of trees whose derived rows are written.
+    derived: Lines<TreeId>,
     /// The trees of threads, of forks above all: that of any other thread has its own id.
     known: ByteCache<ThreadId, TreeId>,
 }
@@ -31,11 +33,18 @@ pub(crate) struct ThreadTurn {
     tree: Turn<TreeId>,
 }
 
+/// The right to write what is derived of one tree: of all that do, one waits with a connection for its row.
+pub(crate) struct DerivedTurn {
+    _tree: Turn<TreeId>,
+    _derived: Turn<TreeId>,
+}
+
 impl Hot {
     pub(crate) fn new(patience: Patience) -> Self {
         Self(Arc::new(Inner {
             trees: Lines::new(patience),
             threads: Lines::new(patience),
+            derived: Lines::new(patience),
             known: ByteCache::new(ALL_BYTES),
         }))
     }
@@ -50,6 +59,25 @@ impl Hot {
     pub(crate) async fn tree_for_run(&self, tree: TreeId) -> Result<Turn<TreeId>, Error> {
         let turn = self.0.trees.alone_among_any(tree).await;
         turn.map_err(|_| Error::Unavailable("others change the tree for too long".to_owned()))
+    }
+
+    /// A turn at what is derived of a tree, for a transaction that shares the lock of the tree's row.
+    pub(crate) async fn derived(&self, tree: TreeId) -> Result<DerivedTurn, Error> {
+        let derived = self.0.derived.alone(tree).await?;
+        let tree = self.0.trees.shared(tree).await?;
+        Ok(DerivedTurn {
+            _tree: tree,
+            _derived: derived,
+        })
+    }
+
+    /// The same if nobody changes the tree or what is derived of it, or waits to do so.
+    pub(crate) fn try_derived(&self, tree: TreeId) -> Option<DerivedTurn> {
+        let derived = self.0.derived.try_alone(tree)?;
+        Some(DerivedTurn {
+            _tree: self.0.trees.try_shared(tree)?,
+            _derived: derived,
+        })
     }
 
     /// A turn at one thread, for statements that lock its branches, while nobody has one at its tree.

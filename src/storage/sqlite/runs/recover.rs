@@ -22,6 +22,7 @@ use crate::{
             run_events::{self, EndedRun},
         },
     },
+    stream::EndOf,
     time::Timestamp,
     value::Value,
 };
@@ -179,7 +180,14 @@ fn end(db: &Connection, run: &Run, slot: &Slot, now: Timestamp) -> Result<()> {
         head: slot.head,
         status: Status::Error,
     };
-    log_end(db, run.tree, run.thread, &ended, now)
+    log_end(db, run.tree, run.thread, &ended, now)?;
+    let of = EndOf {
+        tree: run.tree,
+        thread: run.thread,
+        run: run.id,
+        principal: run.principal.clone(),
+    };
+    log::append_end(db, of, &Undo::lost(), now)
 }
 
 /// The runs that are `running` in the name of a worker.

@@ -214,6 +214,7 @@ async fn temporary<S: Rooms>(store: &S) {
         error: None,
         delete_thread: true,
         left: Some(left),
+        shown: None,
     };
     store.finish(finish).await.unwrap();
 }
