@@ -98,9 +98,11 @@ impl Service {
         let (mut status, mut outcome, mut error, mut at) =
             (Status::Success, Outcome::Idle, None, slot);
         let (mut values, mut interrupts) = (Value::map(Map::new()).into(), vec![]);
-        let mut reason = None;
+        let (mut reason, mut _memory) = (None, None);
         match finished {
             Ok((registered, finished)) => {
+                // Until the end is written.
+                _memory = finished.memory;
                 at = finished.slot.unwrap_or(slot);
                 values = Values::stored(finished.values, registered.graph.clone());
                 match finished.result {
