@@ -264,11 +264,6 @@ impl Reservation {
         self.bytes
     }
 
-    /// The most that its payer may reserve.
-    pub fn most(&self) -> usize {
-        self.budget.share()
-    }
-
     /// Changes how much is reserved. When that is refused, it stays as it is.
     ///
     /// # Errors
@@ -295,6 +290,11 @@ impl Reservation {
             self.budget.release(&self.payer, self.bytes - bytes);
         }
         self.bytes = bytes;
+    }
+
+    /// Whether it is one of this budget.
+    pub fn is_of(&self, budget: &Arc<Budget>) -> bool {
+        Arc::ptr_eq(&self.budget, budget)
     }
 
     /// Another reservation of the same payer, for what is in use already.

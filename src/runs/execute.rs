@@ -275,10 +275,10 @@ impl Service {
             .map_err(|error| Error::Invalid(format!("the stored request: {error}")))?;
         let registered = self.made_graph_of(run, &kwargs).await?;
         fail_point!("runs::claimed");
-        let longest = self.inner.options.timeout;
+        let until = Instant::now() + self.inner.options.timeout;
         // It may wait for memory that other runs have.
         let start = self.starting_point(run, slot, &kwargs, handle);
-        let start = tokio::time::timeout(longest, start).await;
+        let start = tokio::time::timeout_at(until, start).await;
         let mut start = start.map_err(|_| Error::Engine(too_long()))??;
         if run.temporary {
             // Nothing of it stays, so no message is looked up.
@@ -327,7 +327,7 @@ impl Service {
         };
         let work = engine::run(request, Some(start));
         let mut work = Box::pin(work);
-        let finished = match tokio::time::timeout(longest, &mut work).await {
+        let finished = match tokio::time::timeout_at(until, &mut work).await {
             Ok(finished) => finished,
             Err(_) => {
                 // It stops at the next await, and returns its last checkpoint.

@@ -119,10 +119,7 @@ impl Service {
                         reason = handle.reason.lock().take();
                     }
                     Err(failure) => {
-                        status = match failure.class() {
-                            "TimeoutError" => Status::Timeout,
-                            _ => Status::Error,
-                        };
+                        status = status_of(&failure);
                         outcome = Outcome::Error;
                         error = Some(failure);
                     }
@@ -132,16 +129,17 @@ impl Service {
                 }
             }
             Err(failure) => {
-                status = Status::Error;
-                outcome = Outcome::Error;
-                error = Some(match failure {
+                let failure = match failure {
                     Error::Engine(error) => error,
                     Error::Storage(error) | Error::Tree(tree::Error::Storage(error)) => {
                         engine::Error::Storage(error)
                     }
                     Error::Tree(tree::Error::Engine(error)) => error,
                     other => engine::Error::value(other.to_string()),
-                });
+                };
+                status = status_of(&failure);
+                outcome = Outcome::Error;
+                error = Some(failure);
             }
         }
         let shown = error.as_ref().map(|failure| failure_of(run, failure));
@@ -295,4 +293,12 @@ fn failure_of(run: &Run, failure: &engine::Error) -> Value {
     map.insert("error", failure.class());
     map.insert("message", message);
     Value::map(map)
+}
+
+/// The status that a failure leaves.
+fn status_of(failure: &engine::Error) -> Status {
+    match failure.class() {
+        "TimeoutError" => Status::Timeout,
+        _ => Status::Error,
+    }
 }

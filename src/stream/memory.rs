@@ -31,6 +31,8 @@ pub(super) struct Usage {
 
 /// Bytes by which a stream may grow or shrink before that is counted.
 const STEP: usize = 16 << 10;
+/// A connection is always handed as much: heartbeats, and most of what comes while its client reads.
+const SMALL: usize = 16 << 10;
 
 /// Counts the bytes of all streams. Beyond the limit the client loses frames whose streams have the most: their slowest
 /// readers are cut off. A client that has no more than its share, which is half, loses nothing as long as another has more.
@@ -41,8 +43,39 @@ pub struct Memory {
     streams: Mutex<Vec<Weak<dyn Holder>>>,
     /// One caller at a time makes room.
     making_room: Mutex<()>,
-    /// What each client has in flight.
-    in_flight: Mutex<HashMap<Arc<str>, usize>>,
+    in_flight: Mutex<Untaken>,
+}
+
+/// What clients were sent and have not taken.
+#[derive(Default)]
+struct Untaken {
+    bytes: usize,
+    of: HashMap<Arc<str>, usize>,
+}
+
+impl Untaken {
+    /// Adds what a client is sent, unless it has its part of `most` already: all of it, while others have nothing.
+    fn add(&mut self, payer: &Arc<str>, bytes: usize, most: usize) -> bool {
+        let clients = self.of.len().max(1);
+        let own = self.of.entry(payer.clone()).or_default();
+        let is_over = self.bytes + bytes > most && *own > 0 && *own + bytes > most / clients;
+        if is_over && bytes > SMALL {
+            return false;
+        }
+        *own += bytes;
+        self.bytes += bytes;
+        true
+    }
+
+    fn remove(&mut self, payer: &Arc<str>, bytes: usize) {
+        self.bytes -= bytes;
+        if let Some(own) = self.of.get_mut(payer) {
+            *own -= bytes;
+            if *own == 0 {
+                self.of.remove(payer);
+            }
+        }
+    }
 }
 
 /// All streams of one client, the smallest first.
@@ -82,16 +115,12 @@ impl Memory {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Frames that are handed to a connection of a client, until they are dropped. `None` for a client that has
-    /// not taken others of which it has its share already: no room can be made of those.
+    /// Frames that are handed to a connection of a client, until they are dropped. All that clients have not taken is half
+    /// of the memory at the most, since no room can be made of it: `None` for one that has its part of that and asks
+    /// for more.
     pub fn in_flight(self: &Arc<Self>, payer: &Arc<str>, bytes: usize) -> Option<InFlight> {
-        {
-            let mut in_flight = self.in_flight.lock();
-            let own = in_flight.entry(payer.clone()).or_default();
-            if *own > 0 && *own + bytes > self.limit / 2 {
-                return None;
-            }
-            *own += bytes;
+        if !self.in_flight.lock().add(payer, bytes, self.limit / 2) {
+            return None;
         }
         let mut counted = Counted::of(self.clone());
         counted.set(bytes);
@@ -151,7 +180,7 @@ impl Memory {
     /// What each client has.
     fn clients(&self) -> HashMap<Arc<str>, OfClient> {
         let mut clients: HashMap<Arc<str>, OfClient> = HashMap::new();
-        for (payer, bytes) in &*self.in_flight.lock() {
+        for (payer, bytes) in &self.in_flight.lock().of {
             clients.entry(payer.clone()).or_default().bytes = *bytes;
         }
         let streams: Vec<_> = {
@@ -160,7 +189,7 @@ impl Memory {
         };
         for stream in streams {
             let usage = stream.usage();
-            if usage.bytes > 0 {
+            if usage.bytes >= STEP {
                 let client = clients.entry(usage.payer).or_default();
                 client.bytes += usage.bytes;
                 client.streams.push((usage.bytes, stream));
@@ -182,12 +211,7 @@ pub struct InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         let mut in_flight = self.counted.memory.in_flight.lock();
-        if let Some(own) = in_flight.get_mut(&self.payer) {
-            *own -= self.counted.bytes;
-            if *own == 0 {
-                in_flight.remove(&self.payer);
-            }
-        }
+        in_flight.remove(&self.payer, self.counted.bytes);
     }
 }
 

@@ -82,10 +82,11 @@ impl Readers {
         self.order.first().map(|(next, _)| *next)
     }
 
-    /// The client of the slowest reader.
-    pub fn payer(&self) -> Option<&Arc<str>> {
-        let (_, id) = self.order.first()?;
-        self.by_id.get(id).map(|reader| &reader.payer)
+    /// The client of the slowest reader; nobody, if all have read what comes before `end`.
+    pub fn payer(&self, end: u64) -> Arc<str> {
+        let slowest = self.order.first().filter(|(next, _)| *next < end);
+        let reader = slowest.and_then(|(_, id)| self.by_id.get(id));
+        reader.map_or_else(Arc::default, |reader| reader.payer.clone())
     }
 
     /// Cuts off the readers that are too far behind with their next frame, of one client or of all.
@@ -114,13 +115,13 @@ mod tests {
     #[test]
     fn the_slowest_reader_is_known_wherever_they_move() {
         let mut readers = Readers::default();
-        assert_eq!((readers.slowest(), readers.payer()), (None, None));
+        assert_eq!((readers.slowest(), &*readers.payer(9)), (None, ""));
         let (one, two) = (readers.add(1), readers.add(1));
         readers.pay(one, &"ann".into());
         readers.pay(two, &"bob".into());
         readers.advance(one, 5);
         assert_eq!(readers.slowest(), Some(1));
-        assert_eq!(readers.payer().map(|payer| &**payer), Some("bob"));
+        assert_eq!((&*readers.payer(2), &*readers.payer(1)), ("bob", ""));
         readers.advance(two, 7);
         readers.advance(two, 2);
         assert_eq!((readers.slowest(), readers.next(two)), (Some(5), Some(7)));

@@ -388,7 +388,9 @@ impl Holder for Feed {
         let state = self.state.lock();
         Usage {
             bytes: state.bytes,
-            payer: state.watchers.payer().cloned().unwrap_or_default(),
+            payer: state
+                .watchers
+                .payer(state.dropped + state.entries.len() as u64),
         }
     }
 

@@ -17,7 +17,7 @@ use super::{
     body::{Body, BrokenOff},
     call::Call,
 };
-use crate::stream::{FrameSource, Memory, cut_off};
+use crate::stream::{FrameSource, Memory};
 
 /// Called when the client is gone before the stream ended.
 pub type OnDisconnect = Box<dyn FnOnce() + Send>;
@@ -118,8 +118,9 @@ fn body(
             }
             // The next one is wanted once the connection has taken this one.
             let Some(unread) = memory.in_flight(&payer, chunk.len()) else {
+                // Its other streams are not read. It may come back, as to one that broke off.
                 departure.ended();
-                yield Ok(Frame::data(cut_off()));
+                yield Err(BrokenOff);
                 return;
             };
             yield Ok(Frame::data(chunk));

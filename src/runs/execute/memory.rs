@@ -13,6 +13,8 @@ use crate::{
 const LEAST: usize = 4 << 10;
 /// Runs with small states have so much beside the memory for states: that part of it.
 const BESIDE: usize = 8;
+/// What the largest of the small states takes.
+const SMALL: usize = (BATCH_BYTES * IN_MEMORY) as usize;
 
 /// The memory for states of runs, apart from what requests read: neither takes the other's.
 #[derive(Debug)]
@@ -64,29 +66,32 @@ pub(super) struct Room<'a> {
 }
 
 impl Room<'_> {
-    /// Whether there are so many bytes at once; they are in `reserved` then. More than the run may ever have counts
-    /// as that.
+    /// Whether there are so many bytes at once; they are in `reserved` then. No state counts more than half of all
+    /// memory: so whoever is first in the line waits only while others have the rest.
     pub fn has(&self, reserved: &mut Option<Reservation>, bytes: usize) -> bool {
+        let bytes = self.counted(bytes);
         match reserved {
-            Some(reserved) => {
-                let bytes = bytes.min(reserved.most());
-                bytes <= reserved.bytes() || reserved.resize(bytes).is_ok()
-            }
+            Some(reserved) if reserved.is_of(&self.memory.cancelled) => true,
+            // A large one has no place among the small ones.
+            Some(reserved) if bytes > SMALL && reserved.is_of(&self.memory.small) => false,
+            Some(reserved) => bytes <= reserved.bytes() || reserved.resize(bytes).is_ok(),
             none => {
-                let states = &self.memory.states;
-                let bytes = bytes.clamp(LEAST, states.share().max(LEAST));
-                *none = states.reserve_first(&self.payer, bytes);
+                *none = self.memory.states.reserve_first(&self.payer, bytes);
                 none.is_some()
             }
         }
     }
 
+    fn counted(&self, bytes: usize) -> usize {
+        bytes.clamp(LEAST, (self.memory.total() / 2).max(LEAST))
+    }
+
     /// Waits for so many bytes. Where nothing is left, small states wait for each other beside it, and one run after the
     /// other that is cancelled meanwhile goes on: the engine ends it before it does anything.
     pub async fn wait(&self, bytes: usize) -> Reservation {
-        let bytes = bytes.max(LEAST);
+        let bytes = self.counted(bytes);
         let small = async {
-            if bytes as u64 > BATCH_BYTES * IN_MEMORY {
+            if bytes > SMALL {
                 std::future::pending::<()>().await;
             }
             self.memory.small.wait(&self.payer, bytes).await
@@ -125,19 +130,19 @@ mod tests {
         let (mut first, mut second) = (None, None);
         assert!(room.has(&mut first, 10));
         assert_eq!(memory.reserved(), LEAST);
-        assert!(room.has(&mut first, 100 * MIB), "with what it refers to");
-        assert_eq!(memory.reserved(), 100 * MIB);
-        assert!(!room.has(&mut second, 60 * MIB));
+        assert!(room.has(&mut first, 75 * MIB), "with what it refers to");
+        assert_eq!(memory.reserved(), 75 * MIB);
+        assert!(!room.has(&mut second, 70 * MIB), "one has seven eighths");
         assert!(second.is_none());
-        let mut waits = pin!(room.wait(60 * MIB));
+        let mut waits = pin!(room.wait(70 * MIB));
         assert!(poll!(waits.as_mut()).is_pending());
         assert!(!room.has(&mut second, 10), "somebody was there before");
         drop(first);
         second = Some(waits.await);
-        assert_eq!(memory.reserved(), 60 * MIB);
-        // More than it may ever have counts as that.
+        assert_eq!(memory.reserved(), 70 * MIB);
+        // More than half counts as that.
         assert!(room.has(&mut second, 1000 * MIB));
-        assert_eq!(memory.reserved(), 140 * MIB);
+        assert_eq!(memory.reserved(), 80 * MIB);
     }
 
     #[tokio::test]
@@ -146,6 +151,9 @@ mod tests {
         let room = room(&memory, &cancel);
         let all = memory.states.charge(&"bob".into(), 160 * MIB);
         let first = room.wait(6 * MIB).await;
+        let mut grown = Some(first);
+        assert!(!room.has(&mut grown, 7 * MIB), "it is no small one");
+        let first = grown;
         let mut second = pin!(room.wait(6 * MIB));
         assert!(poll!(second.as_mut()).is_pending());
         let mut large = pin!(room.wait(7 * MIB));

@@ -42,7 +42,7 @@ impl Holder for Publisher {
         let state = self.state.lock();
         Usage {
             bytes: state.buffer.size(),
-            payer: state.readers.payer().cloned().unwrap_or_default(),
+            payer: state.readers.payer(state.end()),
         }
     }
 

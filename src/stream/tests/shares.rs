@@ -140,11 +140,14 @@ fn what_a_client_does_not_take_is_at_most_its_share() {
     let first = memory.in_flight(&ann, 3 * MIB / 2).unwrap();
     assert!(memory.in_flight(&ann, MIB).is_none());
     let second = memory.in_flight(&ann, MIB / 2).unwrap();
-    assert!(memory.in_flight(&ann, 1).is_none());
-    // A frame that is larger goes out by itself.
-    let third = memory.in_flight(&bob, 3 * MIB).unwrap();
-    assert_eq!(memory.used(), 5 * MIB);
-    drop((first, second, third));
+    assert!(memory.in_flight(&ann, 20 << 10).is_none());
+    let beat = memory.in_flight(&ann, 15).unwrap();
+    // A frame that is larger goes out by itself, and then the two have a part each.
+    let third = memory.in_flight(&bob, MIB / 2).unwrap();
+    let fourth = memory.in_flight(&bob, MIB / 2).unwrap();
+    assert!(memory.in_flight(&bob, MIB / 2).is_none());
+    assert_eq!(memory.used(), 3 * MIB + 15);
+    drop((first, second, third, fourth, beat));
     assert_eq!(memory.used(), 0);
     assert!(memory.in_flight(&ann, 3 * MIB).is_some());
 }
