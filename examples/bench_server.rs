@@ -34,6 +34,8 @@ async fn main() -> ExitCode {
         .graph("fanout", fanout())
         .graph("loop", looping())
         .graph("sleeper", sleeper())
+        .graph("grower", grower(Persist::Inherit))
+        .graph("nested_grower", nested_grower())
         .run()
         .await
 }
@@ -215,17 +217,46 @@ fn looping() -> Built {
         .build()
 }
 
+fn seconds() -> Graph<Untyped> {
+    Graph::untyped().channel_with("seconds", Kind::Last, json!({"type": "number"}))
+}
+
+async fn sleep(ctx: Ctx) -> Result<Output> {
+    let seconds = ctx.input()["seconds"].as_f64().unwrap_or_default();
+    tokio::time::sleep(Duration::from_secs_f64(seconds.clamp(0.0, 300.0))).await;
+    Ok(Output::update([("done", value!(1))]))
+}
+
 /// Does nothing for a while, at most five minutes.
 fn sleeper() -> Built {
-    async fn sleep(ctx: Ctx) -> Result<Output> {
-        let seconds = ctx.input()["seconds"].as_f64().unwrap_or_default();
-        tokio::time::sleep(Duration::from_secs_f64(seconds.clamp(0.0, 300.0))).await;
-        Ok(Output::update([("done", value!(1))]))
-    }
-    let graph = Graph::untyped().channel_with("seconds", Kind::Last, json!({"type": "number"}));
-    integer(graph, "done")
+    integer(seconds(), "done")
         .node("sleep", sleep)
         .edge(START, "sleep")
         .edge("sleep", END)
+        .build()
+}
+
+/// Appends `n` items to its state, and does nothing for a while then.
+fn grower(persist: Persist) -> Built {
+    async fn grow(ctx: Ctx) -> Result<Output> {
+        let items: Vec<Value> = (0..count(&ctx)).map(|_| Value::Null).collect();
+        Ok(Output::update([("items", Value::list(items))]))
+    }
+    integer(integer(append(seconds(), "items"), "n"), "done")
+        .node("grow", grow)
+        .node("sleep", sleep)
+        .edge(START, "grow")
+        .edge("grow", "sleep")
+        .edge("sleep", END)
+        .persist(persist)
+        .build()
+}
+
+/// The same inside, with a state that the thread keeps.
+fn nested_grower() -> Built {
+    integer(integer(seconds(), "n"), "done")
+        .subgraph("inside", grower(Persist::Thread)?)
+        .edge(START, "inside")
+        .edge("inside", END)
         .build()
 }

@@ -8,11 +8,12 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// A number of bytes that reservations are made from. One payer may reserve at most half of it, so
-/// that there is something left for the others.
+/// A number of bytes that reservations are made from. One payer may reserve at most a share of it, half if nothing else
+/// is said, so that there is something left for the others.
 #[derive(Debug)]
 pub struct Budget {
     total: usize,
+    share: usize,
     state: Mutex<State>,
 }
 
@@ -63,8 +64,14 @@ pub enum Refusal {
 impl Budget {
     /// A budget of so many bytes.
     pub fn new(total: usize) -> Arc<Self> {
+        Self::with_share(total, total / 2)
+    }
+
+    /// A budget of so many bytes, and the most of them that one payer may reserve.
+    pub fn with_share(total: usize, share: usize) -> Arc<Self> {
         Arc::new(Self {
             total,
+            share,
             state: Mutex::default(),
         })
     }
@@ -81,7 +88,7 @@ impl Budget {
 
     /// The most that one payer may reserve.
     pub fn share(&self) -> usize {
-        self.total / 2
+        self.share
     }
 
     /// How much a payer has reserved.
@@ -107,11 +114,26 @@ impl Budget {
         Ok(reservation)
     }
 
+    /// Reserves memory for a payer that is in use already, also beyond what is left: others wait or are refused until
+    /// there is enough again.
+    pub fn charge(self: &Arc<Self>, payer: &Arc<str>, bytes: usize) -> Reservation {
+        let mut reservation = Reservation {
+            budget: self.clone(),
+            payer: payer.clone(),
+            bytes: 0,
+        };
+        reservation.charge(bytes);
+        reservation
+    }
+
     /// Reserves memory for a payer as soon as there is enough, first come first served: for work
     /// that was accepted and must not fail. More than one payer may have counts as that. Who waits
     /// for what the same payer has reserved holds no other payer up.
     pub async fn wait(self: &Arc<Self>, payer: &Arc<str>, bytes: usize) -> Reservation {
         let bytes = bytes.min(self.share());
+        if let Some(reservation) = self.reserve_first(payer, bytes) {
+            return reservation;
+        }
         loop {
             let (turn, reserved) = oneshot::channel();
             let number = {
@@ -136,6 +158,20 @@ impl Budget {
                 return reservation;
             }
         }
+    }
+
+    /// Reserves memory for a payer if there is enough and nobody waits for it.
+    pub fn reserve_first(self: &Arc<Self>, payer: &Arc<str>, bytes: usize) -> Option<Reservation> {
+        let mut state = self.state.lock();
+        if !state.waiting.is_empty() || !self.fits(&state, payer, bytes) {
+            return None;
+        }
+        state.add(payer, bytes);
+        Some(Reservation {
+            budget: self.clone(),
+            payer: payer.clone(),
+            bytes,
+        })
     }
 
     /// Gives those who wait what there is. Who needs more than is left holds up all behind, so that
@@ -175,13 +211,16 @@ impl Budget {
 
     fn add(&self, payer: &Arc<str>, bytes: usize) -> Result<(), Refusal> {
         let mut state = self.state.lock();
-        let of_payer = state.payers.get(payer).copied().unwrap_or(0);
-        let fits = state.reserved + bytes <= self.total && of_payer + bytes <= self.share();
-        if !fits {
+        if !self.fits(&state, payer, bytes) {
             return Err(Refusal::Exhausted);
         }
         state.add(payer, bytes);
         Ok(())
+    }
+
+    fn fits(&self, state: &State, payer: &Arc<str>, bytes: usize) -> bool {
+        let of_payer = state.payers.get(payer).copied().unwrap_or(0);
+        state.reserved + bytes <= self.total && of_payer + bytes <= self.share()
     }
 
     fn release(self: &Arc<Self>, payer: &Arc<str>, bytes: usize) {
@@ -203,6 +242,9 @@ impl Budget {
 
 impl State {
     fn add(&mut self, payer: &Arc<str>, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
         self.reserved += bytes;
         *self.payers.entry(payer.clone()).or_default() += bytes;
     }
@@ -237,6 +279,27 @@ impl Reservation {
         }
         self.bytes = bytes;
         Ok(())
+    }
+
+    /// Changes how much is reserved for what is in use already, also beyond what is left.
+    pub fn charge(&mut self, bytes: usize) {
+        if bytes > self.bytes {
+            let mut state = self.budget.state.lock();
+            state.add(&self.payer, bytes - self.bytes);
+        } else if bytes < self.bytes {
+            self.budget.release(&self.payer, self.bytes - bytes);
+        }
+        self.bytes = bytes;
+    }
+
+    /// Whether it is one of this budget.
+    pub fn is_of(&self, budget: &Arc<Budget>) -> bool {
+        Arc::ptr_eq(&self.budget, budget)
+    }
+
+    /// Another reservation of the same payer, for what is in use already.
+    pub fn another(&self, bytes: usize) -> Self {
+        self.budget.charge(&self.payer, bytes)
     }
 }
 
@@ -275,6 +338,28 @@ mod tests {
         let third = budget.reserve(&eve, 40).unwrap();
         drop((first, second, third));
         assert_eq!(budget.state.lock().reserved, 0);
+        assert!(budget.state.lock().payers.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_is_in_use_counts_beyond_the_budget_and_others_wait_for_it() {
+        let budget = Budget::new(100);
+        let [ann, bob] = ["ann", "bob"].map(Arc::<str>::from);
+        let mut first = budget.wait(&ann, 40).await;
+        first.charge(120);
+        let second = first.another(30);
+        assert_eq!((budget.reserved(), budget.used_by(&ann)), (150, 150));
+        assert_eq!(budget.reserve(&bob, 1).unwrap_err(), Refusal::Exhausted);
+        let mut waits = std::pin::pin!(budget.wait(&bob, 10));
+        assert!(futures::poll!(waits.as_mut()).is_pending());
+        assert!(budget.reserve_first(&bob, 0).is_none(), "somebody waits");
+        drop(second);
+        first.charge(95);
+        assert!(futures::poll!(waits.as_mut()).is_pending());
+        first.charge(90);
+        assert_eq!(waits.await.bytes(), 10);
+        drop(first);
+        assert_eq!(budget.reserved(), 0);
         assert!(budget.state.lock().payers.is_empty());
     }
 

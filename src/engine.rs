@@ -36,6 +36,7 @@ pub mod update;
 
 pub use error::{Error, Mistake};
 pub use event::{Body, Event, Interrupt, Kind, Silent, Sink};
+pub use execution::counted;
 pub use fan_out::MAX_TASKS;
 pub use input::{ClientCommand, Input};
 pub use long_term_memory::Items;

@@ -10,6 +10,7 @@ mod mode;
 mod options;
 pub mod protocol;
 mod publisher;
+mod readers;
 mod shape;
 mod source;
 mod subscription;

@@ -36,6 +36,9 @@ enum Content {
 
 static NULL: Value = Value::Null;
 
+/// What the position of the id of a message takes.
+const ID_BYTES: usize = 32;
+
 impl Channel {
     /// A channel without any write.
     pub fn new(kind: &Kind) -> Self {
@@ -203,6 +206,20 @@ impl Channel {
             }
             _ => None,
         }
+    }
+
+    /// About how many bytes its content takes in memory.
+    pub(crate) fn memory(&self) -> usize {
+        let content = match &self.content {
+            Content::One(value) | Content::OneFinished(value, _) => {
+                value.as_ref().map_or(0, Value::memory)
+            }
+            Content::Items(items) => items.memory(),
+            Content::Names(names) | Content::NamesFinished(names, _) => {
+                names.len() * size_of::<Arc<str>>()
+            }
+        };
+        content + self.ids.as_ref().map_or(0, |ids| ids.len() * ID_BYTES)
     }
 
     /// Whether the channel has a value that nodes can see and be triggered by.

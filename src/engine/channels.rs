@@ -104,6 +104,12 @@ impl Channels {
         frame
     }
 
+    /// About how many bytes the values take in memory.
+    pub fn memory(&self) -> usize {
+        let known = self.by_name.values().map(Channel::memory);
+        known.chain(self.unknown.values().map(Value::memory)).sum()
+    }
+
     /// Stored form of every channel that has a value and was ever written.
     pub fn snapshot(&self, topology: &Topology) -> BTreeMap<Arc<str>, Value> {
         let mut values = self.unknown.clone();

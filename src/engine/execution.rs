@@ -15,6 +15,7 @@ use super::{
     topology::Topology,
 };
 use crate::{
+    budget::Reservation,
     checkpoint::frame::{Decoded, Frame},
     graph::Compiled,
     id::TaskId,
@@ -22,9 +23,11 @@ use crate::{
 };
 
 mod current;
+mod memory;
 mod writes;
 
 pub use current::CurrentCheckpoint;
+pub use memory::{StateMemory, counted};
 
 /// A graph of a run.
 pub struct Execution {
@@ -66,11 +69,13 @@ pub struct Execution {
     pub emitted: Option<Value>,
     /// The replay around it.
     pub replay: Replay,
+    /// What its state takes.
+    pub memory: StateMemory,
 }
 
 impl Execution {
     /// The execution of a graph that starts from `base`, a stored checkpoint, or else from the state
-    /// before the first input.
+    /// before the first input. What its state takes is counted in `memory`, if there is one.
     ///
     /// # Errors
     /// A stored value does not fit its channel.
@@ -79,6 +84,7 @@ impl Execution {
         topology: Arc<Topology>,
         ns: Arc<str>,
         base: Option<Decoded>,
+        memory: Option<Reservation>,
     ) -> Result<Self, Error> {
         let mut new = Self {
             channels: Channels::empty(&topology),
@@ -100,6 +106,7 @@ impl Execution {
             resuming: None,
             emitted: None,
             replay: Replay::default(),
+            memory: StateMemory::new(memory, base.as_ref()),
         };
         if let Some(base) = base {
             new.channels = Channels::restore(&new.topology, &base.checkpoint)?;

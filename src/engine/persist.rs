@@ -83,6 +83,7 @@ pub async fn before_naming(execution: &Execution) -> Result<(), Error> {
 /// # Errors
 /// An earlier write failed, or another writer took over.
 pub async fn checkpoint(execution: &mut Execution, source: Source) -> Result<(), Error> {
+    execution.measure();
     let before = execution.current.id;
     let checkpoint = execution.advance(source);
     let late = execution.stores_at_exit();

@@ -20,6 +20,7 @@ use super::{
     tolerance::Tolerance,
 };
 use crate::{
+    budget::Reservation,
     checkpoint::{NewBranch, Saver, Slot, frame},
     extract::RunConfig,
     graph::{Compiled, Names},
@@ -90,6 +91,8 @@ pub struct Start {
     pub attempt: Attempt,
     /// New checkpoints have greater ids: the head of the active branch.
     pub floor: Option<CheckpointId>,
+    /// What the base takes in memory; what the states of the run grow by is counted there too.
+    pub memory: Option<Reservation>,
 }
 
 /// How a run ended, and the state it left.
@@ -107,6 +110,8 @@ pub struct Finished {
     pub(crate) last: Option<frame::Decoded>,
     /// The last supersteps, if the request leaves them to the caller and they are not durable yet.
     pub(crate) rest: Option<Rest>,
+    /// What its state takes in memory.
+    pub(crate) memory: Option<Reservation>,
 }
 
 /// How a run ended without failing.
@@ -135,6 +140,7 @@ pub async fn run(request: Request, start: Option<Start>) -> Finished {
                 values: Value::Null,
                 last: None,
                 rest: None,
+                memory: None,
             };
         }
     };

@@ -21,6 +21,7 @@ use super::{
     tolerance::Tolerance,
 };
 use crate::{
+    budget::Reservation,
     extract::RunConfig,
     graph::Names,
     id::{BranchId, CheckpointId, RunId, ThreadId},
@@ -56,6 +57,8 @@ pub struct RunContext {
     pub floor: Option<CheckpointId>,
     /// Checkpoints of graphs inside that the request names: they run from those.
     pub inside: HashMap<Arc<str>, CheckpointId>,
+    /// Where the states of graphs inside are counted, if they are; empty itself.
+    pub memory: Option<Reservation>,
     /// Locks of namespaces that several tasks share: they run one after the other.
     pub namespace_locks: Mutex<HashMap<Arc<str>, NamespaceLock>>,
     /// Long-term memory.
@@ -86,6 +89,11 @@ impl RunContext {
     pub fn namespace_lock(&self, ns: &Arc<str>) -> NamespaceLock {
         let mut locks = self.namespace_locks.lock();
         locks.entry(ns.clone()).or_default().clone()
+    }
+
+    /// Memory for a state inside that takes so many bytes, beyond what is left if need be; `None` where nobody counts.
+    pub fn charge(&self, bytes: usize) -> Option<Reservation> {
+        self.memory.as_ref().map(|memory| memory.another(bytes))
     }
 
     /// Sends an event built by `body`, if the sink accepts its kind.

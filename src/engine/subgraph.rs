@@ -17,13 +17,14 @@ use super::{
     topology::Topology,
 };
 use crate::{
-    checkpoint::frame::Decoded,
     graph::{Compiled, Persist},
     id::TaskId,
     value::Value,
 };
 
 mod load;
+
+use load::Loaded;
 
 /// Why a graph inside a task did not finish.
 pub enum SubgraphError {
@@ -42,7 +43,7 @@ impl From<Error> for SubgraphError {
 /// The checkpoint that a graph inside starts from.
 #[derive(Default)]
 struct Base {
-    found: Option<Decoded>,
+    found: Option<Loaded>,
     /// The request names it.
     addressed: bool,
     /// The graph has moved past it.
@@ -52,7 +53,7 @@ struct Base {
 impl Base {
     /// The task that stored it in this superstep, or an earlier attempt of it.
     fn begun_by(&self, context: &RunContext, task: &TaskInfo) -> Option<TaskId> {
-        let stored = &self.found.as_ref()?.checkpoint;
+        let stored = &self.found.as_ref()?.decoded.checkpoint;
         // A graph that stores its state per thread may have stored it in another superstep or run.
         let root = *context.root.lock();
         let is_here = stored.run == context.run && stored.root.is_some() && stored.root == root;
@@ -68,9 +69,9 @@ async fn own(
     ns: &Arc<str>,
     task: &TaskInfo,
     newest: &Base,
-) -> Result<Option<Decoded>, Error> {
+) -> Result<Option<Loaded>, Error> {
     let newest = newest.found.as_ref();
-    let mut above = newest.and_then(|newest| newest.checkpoint.parent);
+    let mut above = newest.and_then(|newest| newest.decoded.checkpoint.parent);
     while let Some(id) = above {
         let found = load::at(context, ns, id).await?;
         let base = Base {
@@ -79,7 +80,7 @@ async fn own(
         };
         match base.begun_by(context, task) {
             Some(by) if by == task.id => return Ok(base.found),
-            Some(_) => above = base.found.and_then(|found| found.checkpoint.parent),
+            Some(_) => above = base.found.and_then(|found| found.decoded.checkpoint.parent),
             None => return Ok(None),
         }
     }
@@ -126,7 +127,7 @@ pub async fn run(
         break (guard, base, begun_by);
     };
     let has_begun = begun_by == Some(task.id);
-    let stored = base.found.as_ref().map(|found| &found.checkpoint);
+    let stored = base.found.as_ref().map(|found| &found.decoded.checkpoint);
     let supersteps = stored.filter(|_| has_begun);
     let supersteps = supersteps.map_or(0, |stored| stored.run_supersteps);
     let replays = parent.replay.bound.is_some();
@@ -147,7 +148,11 @@ pub async fn run(
         input_is_stored: has_begun,
     };
     let topology = Arc::new(Topology::new(graph));
-    let mut execution = Execution::new(context.clone(), topology, ns, base.found)?;
+    let (base, memory) = match base.found {
+        Some(found) => (Some(found.decoded), found.memory),
+        None => (None, context.charge(0)),
+    };
+    let mut execution = Execution::new(context.clone(), topology, ns, base, memory)?;
     execution.stores = stores;
     execution.parents = parent.parents.clone();
     execution.of_task = task.metadata();
@@ -224,7 +229,7 @@ async fn base(
         return Ok(Base {
             found: Some(found),
             addressed: true,
-            superseded: newest.is_some_and(|newest| newest.checkpoint.id != *id),
+            superseded: newest.is_some_and(|newest| newest.decoded.checkpoint.id != *id),
         });
     }
     // In the namespace of a task that was never run before nothing is stored.

@@ -180,6 +180,11 @@ fn measured(shared: &Arc<Shared>, waiting: &Waiting, active: usize, slots: usize
             shared.responses.total(),
         ),
         (
+            "runs",
+            runs.run_memory().reserved(),
+            runs.run_memory().total(),
+        ),
+        (
             "events",
             runs.stream_memory().used(),
             runs.stream_memory().limit(),

@@ -1,8 +1,11 @@
 //! Executing a claimed run: its stream, its request to the engine, and its end.
 
 mod engine_request;
+mod memory;
 mod reattempt;
 mod starting_point;
+
+pub use memory::RunMemory;
 
 use std::sync::Arc;
 
@@ -272,8 +275,11 @@ impl Service {
             .map_err(|error| Error::Invalid(format!("the stored request: {error}")))?;
         let registered = self.made_graph_of(run, &kwargs).await?;
         fail_point!("runs::claimed");
-        // The memory is the run's until it ends: its states build on the one it starts from.
-        let (mut start, _memory) = self.starting_point(run, slot, &kwargs, handle).await?;
+        let until = Instant::now() + self.inner.options.timeout;
+        // It may wait for memory that other runs have.
+        let start = self.starting_point(run, slot, &kwargs, handle);
+        let start = tokio::time::timeout_at(until, start).await;
+        let mut start = start.map_err(|_| Error::Engine(too_long()))??;
         if run.temporary {
             // Nothing of it stays, so no message is looked up.
             start.index = None;
@@ -321,23 +327,24 @@ impl Service {
         };
         let work = engine::run(request, Some(start));
         let mut work = Box::pin(work);
-        let limit = self.inner.options.timeout;
-        let finished = match tokio::time::timeout(limit, &mut work).await {
+        let finished = match tokio::time::timeout_at(until, &mut work).await {
             Ok(finished) => finished,
             Err(_) => {
                 // It stops at the next await, and returns its last checkpoint.
                 handle.cancel.cancel();
                 engine::Finished {
-                    result: Err(engine::Error::failed(
-                        "TimeoutError",
-                        "the run took longer than this server allows",
-                    )),
+                    result: Err(too_long()),
                     ..work.await
                 }
             }
         };
         Ok((registered, finished))
     }
+}
+
+fn too_long() -> engine::Error {
+    let message = "the run took longer than this server allows";
+    engine::Error::failed("TimeoutError", message)
 }
 
 fn record_end(span: &Span, finished: Option<&Result<(Arc<Registered>, engine::Finished), Error>>) {

@@ -100,9 +100,11 @@ impl Service {
         let (mut status, mut outcome, mut error, mut at) =
             (Status::Success, Outcome::Idle, None, slot);
         let (mut values, mut interrupts) = (Value::map(Map::new()).into(), vec![]);
-        let mut reason = None;
+        let (mut reason, mut _memory) = (None, None);
         match finished {
             Ok((registered, finished)) => {
+                // Until the end is written.
+                _memory = finished.memory;
                 at = finished.slot.unwrap_or(slot);
                 values = Values::stored(finished.values, registered.graph.clone());
                 match finished.result {
@@ -119,10 +121,7 @@ impl Service {
                         reason = handle.reason.lock().take();
                     }
                     Err(failure) => {
-                        status = match failure.class() {
-                            "TimeoutError" => Status::Timeout,
-                            _ => Status::Error,
-                        };
+                        status = status_of(&failure);
                         outcome = Outcome::Error;
                         error = Some(failure);
                     }
@@ -132,16 +131,17 @@ impl Service {
                 }
             }
             Err(failure) => {
-                status = Status::Error;
-                outcome = Outcome::Error;
-                error = Some(match failure {
+                let failure = match failure {
                     Error::Engine(error) => error,
                     Error::Storage(error) | Error::Tree(tree::Error::Storage(error)) => {
                         engine::Error::Storage(error)
                     }
                     Error::Tree(tree::Error::Engine(error)) => error,
                     other => engine::Error::value(other.to_string()),
-                });
+                };
+                status = status_of(&failure);
+                outcome = Outcome::Error;
+                error = Some(failure);
             }
         }
         let shown = error.as_ref().map(|failure| failure_of(run, failure));
@@ -306,4 +306,12 @@ fn failure_of(run: &Run, failure: &engine::Error) -> Value {
     map.insert("error", failure.class());
     map.insert("message", message);
     Value::map(map)
+}
+
+/// The status that a failure leaves.
+fn status_of(failure: &engine::Error) -> Status {
+    match failure.class() {
+        "TimeoutError" => Status::Timeout,
+        _ => Status::Error,
+    }
 }

@@ -13,6 +13,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     Error, Listing, Run, RunHandle, Shared, Status,
     active::{ActiveRuns, ChangedElsewhere},
+    execute::RunMemory,
     observe::{LastRead, Probe},
     request::Target,
     shared::{
@@ -68,9 +69,12 @@ pub struct Options {
     pub stream_log_share: usize,
     /// Bytes of all event streams that their readers have not read, or that are retained for them.
     pub stream_memory: usize,
-    /// Bytes that large states of runs and responses which are being made may take, half of them
+    /// Bytes that large states of requests and responses which are being made may take, half of them
     /// those of one client.
     pub state_memory: usize,
+    /// Bytes that states of runs may take which are executed, seven eighths of them those of one principal. Runs wait
+    /// for the memory of the state that they begin with; what it grows by comes on top.
+    pub run_memory: usize,
     /// Longest search through stored states, which no index knows.
     pub search_limit: Duration,
     /// Longest run.
@@ -97,8 +101,9 @@ impl Default for Options {
             stream_retention: Duration::from_secs(24 * 3600),
             stream_log: 256 << 20,
             stream_log_share: 4 << 30,
-            stream_memory: 256 << 20,
+            stream_memory: 128 << 20,
             state_memory: 256 << 20,
+            run_memory: 128 << 20,
             search_limit: Duration::from_secs(30),
             timeout: Duration::from_secs(24 * 3600),
             thread_ttl: None,
@@ -113,6 +118,8 @@ pub(super) struct Inner {
     pub hub: Hub,
     /// Runs this process knows of.
     pub active: Mutex<ActiveRuns>,
+    /// The memory for the states of those that are executed.
+    pub memory: RunMemory,
     /// Results of nodes that declare reuse.
     pub reuse: Arc<Results>,
     /// A run may have become free to start.
@@ -166,6 +173,7 @@ impl Service {
                 )
                 .with_log(log),
                 active: Mutex::default(),
+                memory: RunMemory::new(options.run_memory),
                 reuse: Arc::default(),
                 wake: Notify::new(),
                 probe: Probe::default(),
@@ -182,6 +190,11 @@ impl Service {
                 options,
             }),
         }
+    }
+
+    /// The memory for states of runs that are executed.
+    pub fn run_memory(&self) -> &RunMemory {
+        &self.inner.memory
     }
 
     /// How long a search through stored states may take.

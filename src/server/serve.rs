@@ -149,7 +149,7 @@ fn run_options(settings: &Settings) -> runs::Options {
         lease: settings.lease,
         drain: settings.drain,
         poll: settings.poll,
-        stream_memory: settings.memory_budget / 3,
+        stream_memory: settings.memory_budget / 6,
         stream_retention: settings.stream_retention,
         stream_log: settings.stream_log,
         stream_log_share: settings.stream_log_share,
@@ -161,6 +161,7 @@ fn run_options(settings: &Settings) -> runs::Options {
         max_tasks: settings.max_tasks,
         run_ahead: settings.run_ahead,
         state_memory: settings.memory_budget / 3,
+        run_memory: settings.memory_budget / 6,
         thread_ttl: settings.thread_ttl,
         sweep_interval: settings.sweep_interval,
         ..runs::Options::default()

@@ -32,7 +32,7 @@ pub(super) struct Mark {
 struct Chunk {
     /// Number of the first frame.
     first: u64,
-    /// Bytes of the stream before this chunk.
+    /// What the chunks before this one took, with their overhead.
     offset: u64,
     bytes: Bytes,
     marks: Box<[Mark]>,
@@ -69,7 +69,7 @@ pub struct Buffer {
     modes: Modes,
     /// Number of the next frame.
     next: u64,
-    /// Bytes sealed so far, dropped ones included.
+    /// What chunks took so far with their overhead, dropped ones included.
     sealed: u64,
     /// Bytes of the sealed chunks in memory, with their overhead.
     sealed_bytes: usize,
@@ -155,7 +155,7 @@ impl Buffer {
         self.sealed_bytes + self.tail.len()
     }
 
-    /// Bytes between the chunk that contains frame `from` and the end.
+    /// What is in memory from the chunk that contains frame `from` on.
     pub fn behind(&self, from: u64) -> u64 {
         let end = self.sealed + self.tail.len() as u64;
         let start = match self.chunks.get(self.position(from)) {
@@ -269,8 +269,9 @@ impl Buffer {
         };
         let marks: Box<[Mark]> = self.marks.drain(..).collect();
         let offset = self.sealed;
-        self.sealed += bytes.len() as u64;
-        self.sealed_bytes += bytes.len() + OVERHEAD + size_of_val(&*marks);
+        let size = bytes.len() + OVERHEAD + size_of_val(&*marks);
+        self.sealed += size as u64;
+        self.sealed_bytes += size;
         self.chunks.push_back(Chunk {
             first: self.next - marks.len() as u64,
             offset,

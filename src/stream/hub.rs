@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{
     log::LogWriter,
-    memory::{Holder, Memory},
+    memory::Memory,
     publisher::Publisher,
     thread::{Feed, SinceThread, ThreadSubscription},
 };

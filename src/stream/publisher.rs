@@ -2,13 +2,11 @@
 
 mod fed;
 mod logged;
+mod usage;
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, OnceLock, Weak,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc, OnceLock, Weak,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use bytes::Bytes;
@@ -19,9 +17,10 @@ use super::{
     buffer::Buffer,
     encode::{Encoder, Origin},
     frame::text,
-    memory::{Counted, Holder, Memory},
+    memory::{Counted, Memory},
     mode::{Mode, Modes, filter},
     options::{Limits, Options},
+    readers::Readers,
     subscription::{Since, Subscription},
     thread::Feed,
 };
@@ -64,9 +63,7 @@ pub struct Publisher {
 struct State {
     encoder: Encoder,
     buffer: Buffer,
-    /// Next frame of each reader; `None` once it fell too far behind.
-    readers: HashMap<u64, Option<u64>>,
-    last_reader: u64,
+    readers: Readers,
     /// Size at which old frames are dropped.
     trim_at: usize,
     /// Its bytes, in what all streams share; `None` until it is in a hub.
@@ -151,8 +148,7 @@ impl Publisher {
             state: Mutex::new(State {
                 encoder,
                 buffer: Buffer::new(first, options.resumable),
-                readers: HashMap::new(),
-                last_reader: 0,
+                readers: Readers::default(),
                 trim_at: SLACK,
                 counted: None,
                 logging: None,
@@ -214,9 +210,7 @@ impl Publisher {
             self.feed_from(from, &state.buffer);
         } else {
             state.buffer = Buffer::new(after + 1, self.resumable);
-            for next in state.readers.values_mut().flatten() {
-                *next = (*next).max(after + 1);
-            }
+            state.readers.advance_all(after + 1);
         }
         drop(state);
         self.notify.notify_waiters();
@@ -270,9 +264,7 @@ impl Publisher {
             Since::After(last) if self.resumable => last.saturating_add(1),
             Since::After(_) | Since::Live => state.end(),
         };
-        state.last_reader += 1;
-        let id = state.last_reader;
-        state.readers.insert(id, Some(next.max(1)));
+        let id = state.readers.add(next.max(1));
         self.readers.fetch_add(1, Ordering::AcqRel);
         drop(state);
         Subscription::new(self.clone(), id, filter(modes))
@@ -280,14 +272,17 @@ impl Publisher {
 
     /// Moves a reader to a frame that it has not reached yet.
     pub(super) fn skip_to(&self, reader: u64, number: u64) {
-        if let Some(Some(next)) = self.state.lock().readers.get_mut(&reader) {
-            *next = number.max(*next);
-        }
+        self.state.lock().readers.advance(reader, number);
+    }
+
+    /// Lets a client pay for what a reader has not read.
+    pub(super) fn charge(&self, reader: u64, payer: &Arc<str>) {
+        self.state.lock().readers.pay(reader, payer);
     }
 
     pub(super) fn leave(&self, reader: u64) {
         let mut state = self.state.lock();
-        state.readers.remove(&reader);
+        state.readers.remove(reader);
         self.readers.fetch_sub(1, Ordering::AcqRel);
     }
 
@@ -302,12 +297,12 @@ impl Publisher {
         let closed = self.is_closed();
         let mut state = self.state.lock();
         let state = &mut *state;
-        let Some(Some(next)) = state.readers.get_mut(&reader) else {
+        let Some(from) = state.readers.next(reader) else {
             return Found::Lagged;
         };
         let first = state.buffer.first();
-        if *next < first && self.resumable {
-            let from = std::mem::replace(next, first);
+        if from < first && self.resumable {
+            state.readers.advance(reader, first);
             // Nothing of this run comes before its first frame, unless that is in the log.
             let is_elsewhere = state.buffer.dropped() || state.logging.is_some();
             if is_elsewhere && from.max(1) < first {
@@ -319,11 +314,12 @@ impl Publisher {
             None => u64::MAX,
         };
         let filter = filter.unwrap_or(Modes::OF_RUN);
-        let read = state.buffer.read(*next, end, Some(filter));
-        *next = read.next.max(*next);
+        let read = state.buffer.read(from.max(first), end, Some(filter));
+        let next = read.next.max(from);
+        state.readers.advance(reader, next);
         let is_fenced = state.logging.as_ref().is_some_and(|log| log.is_fenced);
         if !read.bytes.is_empty() {
-            Found::Frames(read.bytes, *next)
+            Found::Frames(read.bytes, next)
         } else if closed {
             Found::End
         } else if is_fenced {
@@ -371,68 +367,6 @@ impl Publisher {
     pub(super) fn count_in(self: &Arc<Self>, memory: &Arc<Memory>) {
         self.state.lock().counted = Some(Counted::of(memory.clone()));
         memory.add(Arc::downgrade(self) as _);
-    }
-
-    fn trim(&self, state: &mut State) {
-        if state.logging.is_some() {
-            state.shrink(self.limits.retained);
-        } else if self.resumable {
-            state.buffer.shrink_to(self.limits.retained, u64::MAX);
-        } else {
-            let mut oldest = state.buffer.next();
-            for reader in state.readers.values_mut() {
-                if let Some(next) = *reader {
-                    if state.buffer.behind(next) > self.limits.lag as u64 {
-                        *reader = None;
-                    } else {
-                        oldest = oldest.min(next);
-                    }
-                }
-            }
-            state.buffer.drop_before(oldest);
-        }
-        state.trim_at = state.buffer.size() + SLACK;
-    }
-}
-
-impl Holder for Publisher {
-    /// Bytes in memory.
-    fn size(&self) -> usize {
-        self.state.lock().buffer.size()
-    }
-
-    /// Makes room for other streams: the slowest readers are cut off, of a stream that can be resumed
-    /// the older half of the frames is dropped.
-    fn shed(&self) {
-        let mut state = self.state.lock();
-        let state = &mut *state;
-        if state.logging.is_some() {
-            state.shrink(state.buffer.size() / 2);
-        } else if self.resumable {
-            let half = state.buffer.size() / 2;
-            state.buffer.shrink_to(half, u64::MAX);
-        } else {
-            let half = state.buffer.size() as u64 / 2;
-            let next = state.buffer.next();
-            let mut oldest = next;
-            for reader in state.readers.values_mut() {
-                if let Some(from) = *reader {
-                    if from < next && state.buffer.behind(from) >= half {
-                        *reader = None;
-                    } else {
-                        oldest = oldest.min(from);
-                    }
-                }
-            }
-            state.buffer.drop_before(oldest);
-        }
-        state.trim_at = state.buffer.size() + SLACK;
-        state.count();
-        self.notify.notify_waiters();
-    }
-
-    fn warn(&self, size: usize) {
-        tracing::warn!(run = %self.run, size, "a stream lost frames: too much is unread");
     }
 }
 

@@ -1,5 +1,7 @@
 //! Where the frames of a stream come from, whoever produces them.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 
@@ -13,12 +15,19 @@ pub trait FrameSource: Send + 'static {
     /// The next whole frame or frames, as [`write_frame`](super::write_frame) makes them; `None`
     /// at the end.
     async fn next(&mut self) -> Option<Bytes>;
+
+    /// Names the client whose share of the memory has what was not read of a run's stream.
+    fn paid_by(&mut self, _payer: &Arc<str>) {}
 }
 
 #[async_trait]
 impl FrameSource for Subscription {
     async fn next(&mut self) -> Option<Bytes> {
         Subscription::next(self).await
+    }
+
+    fn paid_by(&mut self, payer: &Arc<str>) {
+        Subscription::paid_by(self, payer);
     }
 }
 

@@ -89,6 +89,11 @@ impl Subscription {
         }
     }
 
+    /// Lets a client pay for what it has not read: nobody does before.
+    pub fn paid_by(&self, payer: &Arc<str>) {
+        self.publisher.charge(self.id, payer);
+    }
+
     /// Goes on with a frame that it has not reached yet.
     pub fn skip_to(&self, number: u64) {
         self.publisher.skip_to(self.id, number);

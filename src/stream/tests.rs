@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{memory::Holder as _, options::Limits, *};
+use super::{options::Limits, *};
 use crate::{
     engine::{Body, Event, event::TaskInfo},
     graph::{Compiled, Names, Persist, Schemas, Writers},
@@ -13,6 +13,7 @@ use crate::{
 mod delivery;
 mod recorded;
 mod retained;
+mod shares;
 mod shown;
 mod speed;
 mod thread;

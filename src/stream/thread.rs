@@ -8,7 +8,7 @@ mod position;
 mod subscription;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -26,8 +26,9 @@ pub use self::{
 use super::{
     frame,
     log::{LogChunk, LogFrames},
-    memory::{Counted, Holder, Memory},
+    memory::{Counted, Holder, Memory, Usage},
     mode::Modes,
+    readers::Readers,
 };
 use crate::{
     checkpoint::Error,
@@ -138,9 +139,8 @@ struct State {
     /// Counts entries that cannot be replayed. It begins with the time, so that no other feed of the
     /// thread has counted them.
     passed: u64,
-    /// Number of the next entry of each watcher; `None` once it fell too far behind.
-    watchers: HashMap<u64, Option<u64>>,
-    last_watcher: u64,
+    /// With the numbers of entries.
+    watchers: Readers,
     counted: Counted,
 }
 
@@ -164,8 +164,7 @@ impl Feed {
                 bytes: 0,
                 last: Position::numbered(last),
                 passed: u64::try_from(time::Timestamp::now().0).unwrap_or(0),
-                watchers: HashMap::new(),
-                last_watcher: 0,
+                watchers: Readers::default(),
                 counted: Counted::of(memory.clone()),
             }),
             notify: Notify::new(),
@@ -284,9 +283,7 @@ impl Feed {
                 (state.dropped + before as u64, gap)
             }
         };
-        state.last_watcher += 1;
-        let id = state.last_watcher;
-        state.watchers.insert(id, Some(next));
+        let id = state.watchers.add(next);
         self.watchers.fetch_add(1, Ordering::AcqRel);
         let first = state.last.number().max(last);
         drop(state);
@@ -295,10 +292,15 @@ impl Feed {
 
     fn leave(&self, watcher: u64) {
         let mut state = self.state.lock();
-        state.watchers.remove(&watcher);
+        state.watchers.remove(watcher);
         self.watchers.fetch_sub(1, Ordering::AcqRel);
         state.trim();
         state.count();
+    }
+
+    /// Lets a client pay for what a watcher has not read.
+    fn charge(&self, watcher: u64, payer: &Arc<str>) {
+        self.state.lock().watchers.pay(watcher, payer);
     }
 
     fn notify(&self) -> &Notify {
@@ -310,7 +312,7 @@ impl Feed {
     fn read(&self, watcher: u64, live: u64) -> Found {
         let mut state = self.state.lock();
         let state = &mut *state;
-        let Some(Some(next)) = state.watchers.get_mut(&watcher) else {
+        let Some(mut next) = state.watchers.next(watcher) else {
             return Found::Lagged;
         };
         let (mut frames, mut bytes) = (vec![], 0);
@@ -319,12 +321,13 @@ impl Feed {
             if bytes >= BATCH {
                 break;
             }
-            if *next >= live || frame.position.is_logged() {
+            if next >= live || frame.position.is_logged() {
                 bytes += frame.size();
                 frames.push(frame.clone());
             }
-            *next += 1;
+            next += 1;
         }
+        state.watchers.advance(watcher, next);
         if frames.is_empty() {
             Found::Nothing
         } else {
@@ -336,10 +339,8 @@ impl Feed {
     fn is_ready(&self, watcher: u64) -> bool {
         let state = self.state.lock();
         let end = state.dropped + state.entries.len() as u64;
-        match state.watchers.get(&watcher) {
-            Some(Some(next)) => *next < end,
-            _ => true,
-        }
+        let next = state.watchers.next(watcher);
+        next.is_none_or(|next| next < end)
     }
 }
 
@@ -347,30 +348,25 @@ impl State {
     /// Drops entries that all watchers have read, but not those that are retained for others, and
     /// cuts off watchers that are too far behind.
     fn trim(&mut self) {
-        self.drop_front(RETAINED, LAG);
+        self.drop_front(RETAINED, LAG, None);
     }
 
     /// Drops entries from the front that nobody will read, and what is retained beyond `retained`
-    /// bytes; watchers for whom more than `lag` bytes are left are cut off.
-    fn drop_front(&mut self, retained: usize, lag: usize) {
-        let end = self.dropped + self.entries.len() as u64;
-        let mut slowest = self.watchers.values().flatten().min().copied();
+    /// bytes; watchers for whom more than `lag` bytes are left are cut off, those of one client or of all.
+    fn drop_front(&mut self, retained: usize, lag: usize, of: Option<&str>) {
         while let Some(front) = self.entries.front() {
-            let is_unread = slowest.is_some_and(|next| next <= self.dropped && next < end);
-            if is_unread && self.bytes <= lag {
-                return;
-            }
-            if !is_unread && front.position.is_logged() && self.bytes <= retained {
-                return;
-            }
-            if is_unread {
-                let dropped = self.dropped;
-                for next in self.watchers.values_mut() {
-                    if next.is_some_and(|next| next <= dropped) {
-                        *next = None;
-                    }
+            let dropped = self.dropped;
+            let is_unread = |slowest: Option<u64>| slowest.is_some_and(|next| next <= dropped);
+            if is_unread(self.watchers.slowest()) {
+                if self.bytes <= lag {
+                    return;
                 }
-                slowest = self.watchers.values().flatten().min().copied();
+                self.watchers.cut_off(of, |next| next <= dropped);
+                if is_unread(self.watchers.slowest()) {
+                    return;
+                }
+            } else if front.position.is_logged() && self.bytes <= retained {
+                return;
             }
             if front.position.is_logged() {
                 self.last_dropped = Some(front.position);
@@ -388,15 +384,21 @@ impl State {
 }
 
 impl Holder for Feed {
-    fn size(&self) -> usize {
-        self.state.lock().bytes
+    fn usage(&self) -> Usage {
+        let state = self.state.lock();
+        Usage {
+            bytes: state.bytes,
+            payer: state
+                .watchers
+                .payer(state.dropped + state.entries.len() as u64),
+        }
     }
 
-    /// Half of its bytes go, and watchers who have not read those are cut off.
-    fn shed(&self) {
+    /// Half of its bytes go, and watchers of this client who have not read those are cut off.
+    fn shed(&self, payer: &str) {
         let mut state = self.state.lock();
         let half = state.bytes / 2;
-        state.drop_front(half, half);
+        state.drop_front(half, half, Some(payer));
         state.count();
         drop(state);
         self.notify.notify_waiters();

@@ -1,7 +1,7 @@
 //! Brings the tables that are derived from events up to date: soon after this process writes
 //! events, each second for those of others, and at once for a reader that waits.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -157,9 +157,15 @@ impl Service {
             return Ok(true);
         };
         let newest = since_newest_message(&events);
-        // Derived tables do not depend on what a client may have.
+        // No response shows what is read for the tables, and they are the same whoever waits for them: what is too
+        // large for a client is not left out.
+        let taken = Arc::default();
+        let apart = Self {
+            memory: Some(self.shared.states.read_by_server(&taken)),
+            ..self.clone()
+        };
         let mut page = PageMemory::new(None);
-        let (messages, _) = self
+        let (messages, _) = apart
             .event_messages(read.as_mut(), &thread, newest, (&mut page, usize::MAX))
             .await?;
         let head = progress.head.as_ref();
@@ -215,13 +221,7 @@ impl Service {
         let Ok(_turn) = turn.await else {
             return Ok(false);
         };
-        // The response shows nothing of what is read for the tables, and they are the same whoever waits for them: what
-        // is too large for a client is not left out.
-        let apart = Self {
-            memory: None,
-            ..self.clone()
-        };
-        apart.project(&[thread]).await?;
+        self.project(&[thread]).await?;
         self.has_reached(thread, number).await
     }
 

@@ -112,7 +112,10 @@ impl Service {
     /// The same, when the log of the thread has reached a position.
     fn entries_from(&self, id: ThreadId, since: SinceThread, position: i64) -> ThreadEntries {
         let position = u64::try_from(position).unwrap_or(0);
-        let frames = self.runs.watch_thread(id, position);
+        let mut frames = self.runs.watch_thread(id, position);
+        if let Some(memory) = &self.memory {
+            frames = frames.paid_by(memory.payer());
+        }
         ThreadEntries::new(self, id, since, frames)
     }
 

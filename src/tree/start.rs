@@ -40,6 +40,7 @@ pub fn start(
         inside: HashMap::new(),
         attempt: Attempt::First,
         floor: slot.head,
+        memory: None,
     }
 }
 

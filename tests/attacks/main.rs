@@ -9,6 +9,8 @@
     reason = "a panic is the failure of the test, and child processes live in real time"
 )]
 
+use test_support::http2;
+
 mod bodies;
 mod crowds;
 mod dense;
@@ -18,7 +20,6 @@ mod fan_outs;
 mod floods;
 mod foreign_ids;
 mod hot;
-mod http2;
 mod large_states;
 mod lists;
 mod locks;
@@ -30,6 +31,7 @@ mod readers;
 mod reads;
 mod requests;
 mod resets;
+mod running;
 mod shares;
 mod siege;
 mod slow_bodies;

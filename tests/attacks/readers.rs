@@ -14,6 +14,7 @@ use crate::siege::{MIB, Memory, Waits, Watch, rounds};
 
 on_both_storages!(
     unread_streams_are_cut_off_before_they_take_the_memory,
+    unread_streams_of_one_principal_leave_those_of_others_alone,
     streams_with_a_window_of_zero_do_not_stay,
 );
 
@@ -54,6 +55,37 @@ fn unread_streams_are_cut_off_before_they_take_the_memory(place: &Place) {
         .count();
     assert!(cut > 0, "somebody was cut off, and was told");
     memory.held("unread streams", 300 * MIB);
+}
+
+fn unread_streams_of_one_principal_leave_those_of_others_alone(place: &Place) {
+    let setup = Setup::example("bench_server")
+        .env("BACKSTITCH_MEMORY_BUDGET", "192")
+        .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b");
+    let server = place.start(setup);
+    let [ann, bob] = ["key-a", "key-b"].map(|key| Client::of(&server).with_key(key));
+    let tokens = |n: u64| {
+        let input = json!({"n": n});
+        json!({"assistant_id": "tokens_large", "input": input, "stream_mode": "custom"})
+    };
+    let open = |client: &Client, n| {
+        let thread = client.thread();
+        let stream = client.open_stream(&thread, &tokens(n));
+        assert_eq!(client.end_of(&thread, &stream.run()), "success");
+        stream
+    };
+    let memory = Memory::of(&server);
+    // About half a kilobyte each, some of which the system has: more than any stream of the others, and less than a share.
+    let mut slow = open(&bob, 30_000);
+    let mut all: Vec<Open> = (0..10 * rounds()).map(|_| open(&ann, 26_000)).collect();
+    let is_cut = |stream: &mut Open| {
+        let last = std::iter::from_fn(|| stream.chunk_or_break()).last();
+        last.is_some_and(|last| String::from_utf8_lossy(&last).contains("SlowReader"))
+    };
+    assert!(!is_cut(&mut slow), "a reader within its share was cut off");
+    let cut = all.iter_mut().filter_map(|one| is_cut(one).then_some(()));
+    assert!(cut.count() > 0);
+    drop((all, slow));
+    memory.held("unread streams of one principal", 150 * MIB);
 }
 
 fn streams_with_a_window_of_zero_do_not_stay(place: &Place) {

@@ -5,10 +5,11 @@ use std::thread::scope;
 
 use serde_json::{Value, json};
 use test_support::client::{Answer, Client};
+use test_support::http2::Unread;
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::Setup;
-use test_support::talk::{agent_thread, background, extend, ok, slow, until};
+use test_support::talk::{agent_thread, ok, until};
 
 use crate::siege::{MIB, Watch, rounds};
 
@@ -96,37 +97,19 @@ fn states_that_branches_forks_and_messages_look_at_are_read_a_few_at_a_time(plac
 }
 
 fn a_client_whose_memory_is_taken_changes_its_threads_all_the_same(place: &Place) {
-    let mut server = place.start(setup().env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b"));
+    let keys = setup().env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b");
+    let mut server = place.start(keys.env("BACKSTITCH_STALL", "120"));
     let client = Client::of(&server).with_key("key-a");
     let threads = conversations(&client, 8);
     let waits = json!({"assistant_id": "approve", "input": {"request": "r", "answer": items()}});
     let waiting = client.thread();
     client.run(&waiting, &waits);
-    let seen = |ms: u64, ticks: u64| {
-        extend(
-            slow(ms, ticks),
-            json!({"input": {"ms": ms, "ticks": ticks, "seen": []}}),
-        )
-    };
-    let busy: Vec<String> = (0..2).map(|_| client.thread()).collect();
-    for thread in &busy {
-        let mut run = seen(0, 0);
-        run["input"]["seen"] = items();
-        client.run(thread, &run);
-    }
     server.restart();
     let client = Client::of(&server).with_key("key-a");
     let watch = Watch::beside(&server, &client.with_key("key-b"));
-    // The states of two runs are all that one client may have.
-    let begin = |thread: &String| {
-        (
-            thread.clone(),
-            background(&client, thread, &seen(60_000, 1)),
-        )
-    };
-    let runs: Vec<_> = busy.iter().map(begin).collect();
     let state = format!("/threads/{}/state", threads[7]);
-    until("the memory is taken", || client.get(&state).status == 503);
+    let unread = Unread::fill(&server, "key-a", &state);
+    client.get(&state).refused(503);
     let copy = json!({"values": null, "as_node": "__copy__"});
     let changes = [
         ("branches", json!({}), 201),
@@ -157,9 +140,7 @@ fn a_client_whose_memory_is_taken_changes_its_threads_all_the_same(place: &Place
     );
     assert!(resumed["result"]["run_id"].is_string(), "{resumed}");
     client.get(&state).refused(503);
-    for (thread, run) in &runs {
-        client.post(&format!("/threads/{thread}/runs/{run}/cancel"), &json!({}));
-    }
+    drop(unread);
     until("the memory is free", || client.get(&state).status == 200);
     let run = resumed["result"]["run_id"].as_str().unwrap();
     assert_eq!(client.end_of(&waiting, run), "success");

@@ -45,6 +45,7 @@ impl Execution {
         let mut earlier = self.pending.of(task).iter();
         let steps = earlier.find(|write| &*write.channel == STEP).cloned();
         let all = pending::indexed(task, path, &writes);
+        self.memory.add(&all);
         let now_pending = steps.into_iter().chain(all.iter().cloned());
         self.pending.replace(task, now_pending.collect());
         if self.topology.untracked.is_empty() {

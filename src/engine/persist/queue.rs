@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{
+    budget::Reservation,
     checkpoint::{Commit, Pending, frame},
     engine::reserved::RESUME,
     id::{CheckpointId, TaskId},
@@ -26,6 +27,8 @@ pub struct DeferredCheckpoint {
     pub commit: Option<Commit>,
     /// The same, for the next time the run comes to the graph.
     pub decoded: frame::Decoded,
+    /// What it takes.
+    pub memory: Option<Reservation>,
 }
 
 /// All that waits, in order.

@@ -74,6 +74,7 @@ pub async fn finish(
         next,
         last,
         rest,
+        memory: execution.memory.take(),
     }
 }
 

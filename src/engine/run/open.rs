@@ -51,6 +51,7 @@ pub fn open(request: &Request, start: Option<Start>) -> Result<(Execution, Begin
         root: Mutex::new(None),
         floor: None,
         inside: HashMap::new(),
+        memory: None,
         items: request.items.clone(),
         reuse: request.reuse.clone(),
         tolerance: request.tolerance,
@@ -63,7 +64,7 @@ pub fn open(request: &Request, start: Option<Start>) -> Result<(Execution, Begin
         run: request.run,
     };
     let stores = start.is_some();
-    let mut base = None;
+    let (mut base, mut memory) = (None, None);
     if let Some(start) = start {
         beginning.addressed = start.addressed;
         beginning.superseded = start.superseded;
@@ -82,12 +83,14 @@ pub fn open(request: &Request, start: Option<Start>) -> Result<(Execution, Begin
             context.cancel.clone(),
         )));
         base = start.base;
+        memory = start.memory;
     }
+    context.memory = memory.as_ref().map(|memory| memory.another(0));
     let base_checkpoint = base.as_ref().map(|base| &base.checkpoint);
     *context.root.get_mut() = base_checkpoint.map(|checkpoint| checkpoint.id);
     let supersteps = base_checkpoint.map(|checkpoint| checkpoint.run_supersteps);
     let topology = Arc::new(Topology::new(request.graph.clone()));
-    let mut execution = Execution::new(Arc::new(context), topology, "".into(), base)?;
+    let mut execution = Execution::new(Arc::new(context), topology, "".into(), base, memory)?;
     execution.stores = stores;
     if beginning.input_is_stored {
         // The limit of supersteps counts those of earlier attempts.

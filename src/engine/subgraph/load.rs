@@ -4,20 +4,28 @@
 use std::sync::Arc;
 
 use crate::{
+    budget::Reservation,
     checkpoint::{
         At, Query,
+        codec::IN_MEMORY,
         frame::{self, Decoded},
     },
     engine::{error::Error, persist::writer::Durability, run_context::RunContext},
     id::{BranchId, CheckpointId},
 };
 
+/// A state, and what it takes in memory.
+pub struct Loaded {
+    pub decoded: Decoded,
+    pub memory: Option<Reservation>,
+}
+
 /// The state of a namespace at a checkpoint.
 pub async fn at(
     context: &RunContext,
     ns: &Arc<str>,
     id: CheckpointId,
-) -> Result<Option<Decoded>, Error> {
+) -> Result<Option<Loaded>, Error> {
     load(context, ns, |_| At::Id(id)).await
 }
 
@@ -26,14 +34,17 @@ pub async fn find(
     context: &RunContext,
     ns: &Arc<str>,
     before: Option<CheckpointId>,
-) -> Result<Option<Decoded>, Error> {
+) -> Result<Option<Loaded>, Error> {
     let Some(writer) = &context.writer else {
         return Ok(None);
     };
     if before.is_none()
         && let Some(deferred) = writer.find_deferred(ns).await
     {
-        return Ok(Some(deferred));
+        return Ok(Some(Loaded {
+            decoded: deferred,
+            memory: context.charge(0),
+        }));
     }
     let Some(start) = *context.root.lock() else {
         return Ok(None);
@@ -50,7 +61,7 @@ async fn load(
     context: &RunContext,
     ns: &Arc<str>,
     at: impl FnOnce(BranchId) -> At,
-) -> Result<Option<Decoded>, Error> {
+) -> Result<Option<Loaded>, Error> {
     let Some(writer) = &context.writer else {
         return Ok(None);
     };
@@ -73,5 +84,9 @@ async fn load(
         return Ok(None);
     };
     stored.writes.retain(|write| write.branch == slot.branch);
-    Ok(Some(frame::decode(&stored)?))
+    // The run goes on with what it has, so it does not wait for more.
+    let bytes = stored.weight().saturating_mul(IN_MEMORY);
+    let memory = context.charge(usize::try_from(bytes).unwrap_or(usize::MAX));
+    let decoded = frame::decode(&stored)?;
+    Ok(Some(Loaded { decoded, memory }))
 }

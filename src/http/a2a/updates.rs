@@ -1,5 +1,7 @@
 //! The updates of a task as a stream of events: what the agent says as it grows, and how the task ends.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
@@ -147,6 +149,12 @@ async fn last(id: Value, tasks: Tasks, task: Task, end: BoxFuture<'static, ()>) 
 
 #[async_trait]
 impl FrameSource for Updates {
+    fn paid_by(&mut self, payer: &Arc<str>) {
+        if let Some(frames) = &mut self.frames {
+            frames.paid_by(payer);
+        }
+    }
+
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             match &mut self.state {

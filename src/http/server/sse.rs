@@ -62,13 +62,15 @@ impl Drop for Departure {
 /// is a run that has ended, while they come back for the rest of one that broke off. `guard` lives as long as the stream does.
 pub fn respond(
     call: &Call,
-    source: Box<dyn FrameSource>,
+    mut source: Box<dyn FrameSource>,
     on_disconnect: Option<OnDisconnect>,
     guard: impl Send + 'static,
 ) -> Response<Body> {
     let heartbeat = call.shared.options.heartbeat;
     let (memory, cut) = (call.runs().stream_memory().clone(), call.shared.cut.clone());
     let departure = Departure::new(on_disconnect);
+    source.paid_by(&call.payer);
+    let memory = (memory, call.payer.clone());
     let body = body(source, departure, heartbeat, memory, cut, guard);
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -84,7 +86,7 @@ fn body(
     mut source: Box<dyn FrameSource>,
     mut departure: Departure,
     heartbeat: Duration,
-    memory: Arc<Memory>,
+    (memory, payer): (Arc<Memory>, Arc<str>),
     cut: CancellationToken,
     guard: impl Send + 'static,
 ) -> Body {
@@ -115,7 +117,12 @@ fn body(
                 departure.ended();
             }
             // The next one is wanted once the connection has taken this one.
-            let unread = memory.in_flight(chunk.len());
+            let Some(unread) = memory.in_flight(&payer, chunk.len()) else {
+                // Its other streams are not read. It may come back, as to one that broke off.
+                departure.ended();
+                yield Err(BrokenOff);
+                return;
+            };
             yield Ok(Frame::data(chunk));
             drop(unread);
             if !more {
@@ -189,7 +196,7 @@ mod tests {
         let callback: OnDisconnect = Box::new(move || flag.store(true, Ordering::SeqCst));
         let source = Box::new(Channel(receive));
         let departure = Departure::new(Some(callback));
-        let (beat, memory) = (Duration::from_secs(5), Memory::new(1 << 20));
+        let (beat, memory) = (Duration::from_secs(5), (Memory::new(1 << 20), "ann".into()));
         let body = body(source, departure, beat, memory, cut.clone(), ());
         Fixture {
             send: Some(send),

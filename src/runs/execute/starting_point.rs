@@ -3,18 +3,17 @@
 
 use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
-
 use crate::{
-    budget::{Budget, Reservation},
+    budget::Reservation,
     checkpoint::{
         At, Query, Slot,
         frame::{self, Decoded},
     },
-    engine::{Attempt, Start},
+    engine::{Attempt, Start, counted},
     id::CheckpointId,
     runs::{
         Error, Run, RunHandle, Service,
+        execute::memory::Room,
         listing::{BATCH_BYTES, IN_MEMORY},
         request::{Kwargs, identity},
     },
@@ -26,14 +25,14 @@ use crate::{
 };
 
 impl Service {
-    /// The base checkpoint of a run, and the branch it will write to.
+    /// The base checkpoint of a run with the memory that it takes, and the branch it will write to.
     pub(super) async fn starting_point(
         &self,
         run: &Run,
         slot: Slot,
         kwargs: &Kwargs,
         handle: &RunHandle,
-    ) -> Result<(Start, Option<Reservation>), Error> {
+    ) -> Result<Start, Error> {
         // An earlier attempt has stored checkpoints, if the head is not where the run began.
         let moved = slot.head.is_some() && slot.head != run.base;
         let attempt = match run.attempt {
@@ -44,28 +43,10 @@ impl Service {
         let at_base = attempt != Attempt::FromOwnCheckpoint;
         let address = run.address.filter(|_| at_base);
         let is_at_head = address.is_none() || address == slot.head;
-        let mut memory = None;
-        let mut base = match address.or(slot.head) {
-            Some(id) => {
-                let room = Room {
-                    budget: self.shared.states.budget(),
-                    payer: identity::principal(&kwargs.config),
-                    cancel: &handle.cancel,
-                };
-                let known = if is_at_head {
-                    self.shared.cache.claimed_head(slot)
-                } else {
-                    None
-                };
-                let (state, reserved) = match known {
-                    Some(known) => ((*known).clone(), room.wait_for(&known).await),
-                    None => self.load(slot, id, &room).await?,
-                };
-                memory = reserved;
-                Some(state)
-            }
-            None => None,
-        };
+        let payer = identity::principal(&kwargs.config);
+        let room = self.inner.memory.room(payer, &handle.cancel);
+        let base = address.or(slot.head);
+        let (mut base, memory) = self.load(slot, base, is_at_head, &room).await?;
         if is_at_head {
             // Open interrupts of other branches at this checkpoint are not this one's.
             if let Some(base) = &mut base {
@@ -80,6 +61,7 @@ impl Service {
         let saver = self.shared.parts.saver.clone();
         let mut start = tree::start::start(saver, slot, address, base, Some(run.id));
         start.attempt = attempt;
+        start.memory = Some(memory);
         if at_base {
             start.inside = kwargs.inside();
         }
@@ -91,7 +73,7 @@ impl Service {
             handle.publisher.name_branch(name);
             handle.publisher.start();
         }
-        Ok((start, memory))
+        Ok(start)
     }
 
     /// The name of the branch that a run works on. A branch that the run will make is named here,
@@ -112,50 +94,50 @@ impl Service {
         Ok(name)
     }
 
-    /// A checkpoint with its pending writes, and the memory of a large one, which is read once there
-    /// is enough; its values come from the cache when they can.
+    /// A checkpoint with its pending writes, and the memory that it takes, for which this waits; its values come from
+    /// the cache when they can.
     async fn load(
         &self,
         slot: Slot,
-        id: CheckpointId,
+        id: Option<CheckpointId>,
+        is_at_head: bool,
         room: &Room<'_>,
-    ) -> Result<(Decoded, Option<Reservation>), Error> {
-        let saver = &self.shared.parts.saver;
-        let ns = Arc::<str>::from("");
-        let (mut decoded, mut reserved) = self.read(slot, id, Some(room)).await?;
-        let page = std::slice::from_mut(&mut decoded);
-        let references = References::of(saver, slot.tree, &ns, page).await?;
-        let weight = references.weight();
-        if weight <= BATCH_BYTES {
-            references.resolve(page).await?;
-        } else {
+    ) -> Result<(Option<Decoded>, Reservation), Error> {
+        let mut memory = None;
+        loop {
+            let read = match id {
+                Some(id) => self.read(slot, id, is_at_head, &mut memory, room).await?,
+                None => Read::None,
+            };
+            let needed = match (read, memory.take()) {
+                (Read::State(state), Some(memory)) => return Ok((Some(*state), memory)),
+                (Read::None, Some(memory)) => return Ok((None, memory)),
+                (Read::Needs(bytes), _) => bytes,
+                (Read::State(_) | Read::None, None) => 0,
+            };
             // Runs that wait for more while they have some may wait for each other: all of it goes first.
-            let before = reserved.take().map_or(0, |memory| memory.bytes() as u64);
-            drop((references, decoded));
-            reserved = room.wait(before / IN_MEMORY + weight).await;
-            (decoded, _) = self.read(slot, id, None).await?;
-            let page = std::slice::from_mut(&mut decoded);
-            let references = References::of(saver, slot.tree, &ns, page).await?;
-            references.resolve(page).await?;
+            memory = Some(room.wait(needed).await);
         }
-        if let Some(memory) = &mut reserved {
-            // What it takes is known now, and mostly less: with what becomes of it about twice as much.
-            let writes = decoded.writes.iter();
-            let writes: usize = writes.map(|(_, write)| write.value.memory()).sum();
-            let taken = 2 * (decoded.memory() + writes);
-            memory.resize(taken.min(memory.bytes())).ok();
-        }
-        Ok((decoded, reserved))
     }
 
-    /// A checkpoint without the values that its pending writes refer to; a large one waits in `room` for its memory,
-    /// unless the caller has it.
+    /// Reads a checkpoint as far as there is memory for it.
     async fn read(
         &self,
         slot: Slot,
         id: CheckpointId,
-        room: Option<&Room<'_>>,
-    ) -> Result<(Decoded, Option<Reservation>), Error> {
+        is_at_head: bool,
+        memory: &mut Option<Reservation>,
+        room: &Room<'_>,
+    ) -> Result<Read, Error> {
+        let cache = &self.shared.cache;
+        if let Some(known) = cache.claimed_head(slot).filter(|_| is_at_head) {
+            let needed = counted(known.memory());
+            return Ok(if room.has(memory, needed) {
+                Read::State(Box::new((*known).clone()))
+            } else {
+                Read::Needs(needed)
+            });
+        }
         let saver = &self.shared.parts.saver;
         let ns = Arc::<str>::from("");
         let full = |values| Query {
@@ -165,56 +147,52 @@ impl Service {
             at: At::Id(id),
             values,
         };
-        if let Some(cached) = self.shared.cache.get(slot.tree, id) {
-            let reserved = match room {
-                Some(room) => room.wait_for(&cached).await,
-                None => None,
-            };
+        let mut needed;
+        let mut decoded = if let Some(cached) = cache.get(slot.tree, id) {
+            needed = counted(cached.memory());
+            if !room.has(memory, needed) {
+                return Ok(Read::Needs(needed));
+            }
             let stored = saver.load(full(false)).await?;
             let stored = stored.ok_or(Error::NoCheckpoint(id))?;
-            return Ok((frame::with_writes(&cached, &stored)?, reserved));
-        }
-        let mut reserved = None;
-        let decoded = match load::weighed(saver, slot.tree, &ns, id, BATCH_BYTES).await? {
-            Weighed::Missing => None,
-            Weighed::Read(rows) => load::decode_first(&rows)?,
-            Weighed::Large(weight) => {
-                if let Some(room) = room {
-                    reserved = room.wait(weight).await;
-                }
-                let stored = saver.load(full(true)).await?;
-                stored.map(|stored| frame::decode(&stored)).transpose()?
-            }
-        };
-        Ok((decoded.ok_or(Error::NoCheckpoint(id))?, reserved))
-    }
-}
-
-/// Where a run gets memory for its state from.
-struct Room<'a> {
-    budget: &'a Arc<Budget>,
-    payer: Arc<str>,
-    cancel: &'a CancellationToken,
-}
-
-impl Room<'_> {
-    /// [`wait`](Self::wait) for a state that is in memory already; a small one takes none.
-    async fn wait_for(&self, state: &Decoded) -> Option<Reservation> {
-        let weight = state.memory() as u64 / IN_MEMORY;
-        if weight > BATCH_BYTES {
-            self.wait(weight).await
+            frame::with_writes(&cached, &stored)?
         } else {
-            None
+            let weighed = load::weighed(saver, slot.tree, &ns, id, BATCH_BYTES).await?;
+            needed = bytes_of(weighed.weight());
+            if !room.has(memory, needed) {
+                return Ok(Read::Needs(needed));
+            }
+            let decoded = match weighed {
+                Weighed::Missing => None,
+                Weighed::Read(rows) => load::decode_first(&rows)?,
+                Weighed::Large(_) => {
+                    let stored = saver.load(full(true)).await?;
+                    stored.map(|stored| frame::decode(&stored)).transpose()?
+                }
+            };
+            decoded.ok_or(Error::NoCheckpoint(id))?
+        };
+        let page = std::slice::from_mut(&mut decoded);
+        let references = References::of(saver, slot.tree, &ns, page).await?;
+        needed += bytes_of(references.weight());
+        if !room.has(memory, needed) {
+            return Ok(Read::Needs(needed));
         }
+        references.resolve(page).await?;
+        Ok(Read::State(Box::new(decoded)))
     }
+}
 
-    /// Waits for the memory of a state that weighs so much; none for a run that is
-    /// cancelled meanwhile, which the engine ends before it does anything.
-    async fn wait(&self, weight: u64) -> Option<Reservation> {
-        let bytes = usize::try_from(weight.saturating_mul(IN_MEMORY)).unwrap_or(usize::MAX);
-        tokio::select! {
-            reservation = self.budget.wait(&self.payer, bytes) => Some(reservation),
-            () = self.cancel.cancelled() => None,
-        }
-    }
+/// What came of reading a checkpoint.
+enum Read {
+    State(Box<Decoded>),
+    /// There is none.
+    None,
+    /// So many bytes of memory are needed first.
+    Needs(usize),
+}
+
+/// What values of this weight take while they are read.
+fn bytes_of(weight: u64) -> usize {
+    usize::try_from(weight.saturating_mul(IN_MEMORY)).unwrap_or(usize::MAX)
 }

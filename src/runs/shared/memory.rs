@@ -86,6 +86,15 @@ impl States {
             budget: self.budget.clone(),
             payer,
             response: Weak::new(),
+            goes_on: false,
+        }
+    }
+
+    /// The memory for what the server reads by itself, as long as `taken` is there: counted, and not waited for.
+    pub fn read_by_server(&self, taken: &Arc<ResponseMemory>) -> ReadMemory {
+        ReadMemory {
+            goes_on: true,
+            ..ReadMemory::new(self.budget.clone(), "".into(), taken)
         }
     }
 
@@ -160,6 +169,8 @@ pub struct ReadMemory {
     /// Of the response that is being made. Once its head is out, what a stream reads takes memory only
     /// while it is read.
     response: Weak<ResponseMemory>,
+    /// It takes what it needs, also beyond what is left.
+    goes_on: bool,
 }
 
 impl ReadMemory {
@@ -170,6 +181,7 @@ impl ReadMemory {
             budget,
             payer,
             response,
+            goes_on: false,
         }
     }
 
@@ -209,8 +221,11 @@ impl ReadMemory {
         };
         let mut reserved = response.lock();
         match &mut *reserved {
+            // One after the other is read, and little of each is left.
+            Some(memory) if self.goes_on => memory.charge(memory.bytes().max(bytes)),
+            None if self.goes_on => *reserved = Some(self.budget.charge(&self.payer, bytes)),
             Some(memory) => memory.resize((memory.bytes() + bytes).min(self.budget.share()))?,
-            none => *none = Some(self.budget.reserve(&self.payer, bytes)?),
+            None => *reserved = Some(self.budget.reserve(&self.payer, bytes)?),
         }
         Ok(None)
     }
@@ -231,7 +246,7 @@ impl ReadMemory {
     /// 413: it does.
     pub fn check_state(&self, weight: u64, instead: &str) -> Result<()> {
         let most = BATCH_BYTES.max(self.budget.share() as u64 / IN_MEMORY);
-        if weight > most {
+        if weight > most && !self.goes_on {
             return Err(Error::state_too_large(weight, most, instead));
         }
         Ok(())
@@ -422,6 +437,22 @@ mod tests {
         assert_eq!(budget.reserved(), 50 << 20);
         drop((response, other));
         assert_eq!(budget.reserved(), 0);
+    }
+
+    #[test]
+    fn what_the_server_reads_by_itself_is_counted_and_never_refused() {
+        let states = States::new(100 << 20);
+        let taken = Arc::default();
+        let memory = states.read_by_server(&taken);
+        let full = states.budget().reserve(&"ann".into(), 50 << 20).unwrap();
+        for _ in 0..3 {
+            memory.reserve_state(6 << 20, "").unwrap();
+        }
+        assert_eq!(states.budget().reserved(), (50 + 36) << 20);
+        memory.reserve_state(1 << 40, "").unwrap();
+        assert_eq!(states.budget().reserved(), (50 + 50) << 20);
+        drop((full, taken));
+        assert_eq!(states.budget().reserved(), 0);
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub(super) struct LoggedStream {
     run: Target,
     /// The modes of the client; empty for everything.
     modes: Vec<Mode>,
+    /// The client that pays for what it has not read.
+    payer: Arc<str>,
     /// Number of the last frame that the reader has.
     last: u64,
     /// Up to this frame the log is read, before what is in memory.
@@ -66,6 +68,7 @@ impl LoggedStream {
             service: service.clone(),
             run,
             modes,
+            payer: Arc::default(),
             last: 0,
             backlog: 0,
             local: None,
@@ -100,6 +103,7 @@ impl LoggedStream {
             service: service.clone(),
             run,
             modes: vec![],
+            payer: Arc::default(),
             last: 0,
             backlog: 0,
             local: Some(publisher.subscribe(Since::Start, &[])),
@@ -113,7 +117,9 @@ impl LoggedStream {
 
     /// Reads what this process has of the run, behind what the reader has.
     fn follow(&mut self, publisher: &Arc<Publisher>) {
-        self.local = Some(publisher.subscribe(Since::After(self.last), &self.modes));
+        let local = publisher.subscribe(Since::After(self.last), &self.modes);
+        local.paid_by(&self.payer);
+        self.local = Some(local);
         self.publisher = Some(publisher.clone());
     }
 
@@ -328,6 +334,13 @@ impl LoggedStream {
 
 #[async_trait]
 impl FrameSource for LoggedStream {
+    fn paid_by(&mut self, payer: &Arc<str>) {
+        self.payer = payer.clone();
+        if let Some(local) = &self.local {
+            local.paid_by(payer);
+        }
+    }
+
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if self.has_ended {

@@ -30,6 +30,8 @@ struct RemoteStream {
     run: Target,
     /// The modes of the client; empty for everything.
     modes: Vec<Mode>,
+    /// The client that pays for what it has not read.
+    payer: Arc<str>,
     state: State,
     /// Which attempt of the run was executed when its row was read.
     attempt: i32,
@@ -48,12 +50,21 @@ impl RemoteStream {
     /// The frames of the run now that this process executes it: whatever its client received
     /// before was of another attempt.
     fn follow(&mut self, publisher: &Arc<Publisher>) {
-        self.state = State::Local(publisher.subscribe(Since::Start, &self.modes));
+        let frames = publisher.subscribe(Since::Start, &self.modes);
+        frames.paid_by(&self.payer);
+        self.state = State::Local(frames);
     }
 }
 
 #[async_trait]
 impl FrameSource for RemoteStream {
+    fn paid_by(&mut self, payer: &Arc<str>) {
+        self.payer = payer.clone();
+        if let State::Local(frames) = &self.state {
+            frames.paid_by(payer);
+        }
+    }
+
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             let begun = match &mut self.state {
@@ -150,6 +161,7 @@ impl Service {
             service: self.clone(),
             run,
             modes: join.modes,
+            payer: Arc::default(),
             state: State::Waiting(begun),
             changes: self.shared.hints.watch(run.thread),
         };

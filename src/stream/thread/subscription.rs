@@ -42,6 +42,13 @@ impl ThreadSubscription {
         }
     }
 
+    /// The same watcher, for whom this client pays for what it has not read.
+    #[must_use]
+    pub fn paid_by(self, payer: &Arc<str>) -> Self {
+        self.feed.charge(self.id, payer);
+        self
+    }
+
     /// The position in the log of the thread at which the watch began.
     pub fn first(&self) -> u64 {
         self.first

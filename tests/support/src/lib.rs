@@ -15,6 +15,7 @@
 
 pub mod access;
 pub mod client;
+pub mod http2;
 pub mod invariants;
 pub mod memory;
 pub mod node;

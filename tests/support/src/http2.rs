@@ -4,12 +4,15 @@ use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{Ping, PingPong};
 use http::Request;
-use test_support::server::Server;
 use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
+
+use crate::server::Server;
 
 /// One connection.
 pub struct Connection {
+    /// Sends requests.
     pub send: SendRequest<Bytes>,
     address: String,
     /// Sent as `x-api-key`.
@@ -71,5 +74,42 @@ impl Connection {
             stream.send_data(body, true).ok()?;
         }
         Some(response)
+    }
+}
+
+/// Responses that a client does not read: until this is dropped, the server has them and the memory that they take.
+pub struct Unread {
+    _responses: Vec<http::Response<h2::RecvStream>>,
+    _connection: Connection,
+    _runtime: Runtime,
+}
+
+impl Unread {
+    /// Reads no more than the heads of responses, until one says that there is no memory for another.
+    pub fn fill(server: &Server, key: &str, path: &str) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let (connection, responses) = runtime.block_on(async {
+            let mut connection = Connection::open_as(server, 0, key).await;
+            let mut responses = vec![];
+            loop {
+                let response = connection.request("GET", path, "").await.unwrap();
+                let response = response.await.unwrap();
+                if response.status() == 503 {
+                    return (connection, responses);
+                }
+                assert_eq!(response.status(), 200, "{path}");
+                responses.push(response);
+                assert!(responses.len() < 1000, "{path} takes no memory");
+            }
+        });
+        Self {
+            _responses: responses,
+            _connection: connection,
+            _runtime: runtime,
+        }
     }
 }

@@ -1,0 +1,187 @@
+//! The memory for states of runs that are executed: a run waits for that of its state before it reads it.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    budget::{Budget, Reservation},
+    runs::listing::{BATCH_BYTES, IN_MEMORY},
+};
+
+/// The least that a run waits for.
+const LEAST: usize = 4 << 10;
+/// Runs with small states have so much beside the memory for states: that part of it.
+const BESIDE: usize = 8;
+/// What the largest of the small states takes.
+const SMALL: usize = (BATCH_BYTES * IN_MEMORY) as usize;
+
+/// The memory for states of runs, apart from what requests read: neither takes the other's.
+#[derive(Debug)]
+pub struct RunMemory {
+    states: Arc<Budget>,
+    /// For small states, where nothing is left: no large state, and none that grew, keeps small ones waiting.
+    small: Arc<Budget>,
+    /// For runs that were cancelled while they waited, one after the other: all are of one payer, who may have
+    /// what one of them takes.
+    cancelled: Arc<Budget>,
+}
+
+impl RunMemory {
+    /// So many bytes. One principal may have seven eighths of them, as of the slots.
+    pub fn new(bytes: usize) -> Self {
+        Self {
+            states: Budget::with_share(bytes, bytes - bytes / BESIDE),
+            small: Budget::new(bytes / BESIDE),
+            cancelled: Budget::with_share(LEAST, LEAST),
+        }
+    }
+
+    /// All of it, in bytes.
+    pub fn total(&self) -> usize {
+        self.states.total()
+    }
+
+    /// How much runs have, also beyond all of it.
+    pub fn reserved(&self) -> usize {
+        let budgets = [&self.states, &self.small, &self.cancelled];
+        budgets.iter().map(|budget| budget.reserved()).sum()
+    }
+
+    /// Where a run of a principal gets memory for its state from.
+    pub(super) fn room<'a>(&'a self, payer: Arc<str>, cancel: &'a CancellationToken) -> Room<'a> {
+        Room {
+            memory: self,
+            payer,
+            cancel,
+        }
+    }
+}
+
+/// Where one run gets memory for its state from.
+pub(super) struct Room<'a> {
+    memory: &'a RunMemory,
+    payer: Arc<str>,
+    cancel: &'a CancellationToken,
+}
+
+impl Room<'_> {
+    /// Whether there are so many bytes at once; they are in `reserved` then. No state counts more than half of all
+    /// memory: so whoever is first in the line waits only while others have the rest.
+    pub fn has(&self, reserved: &mut Option<Reservation>, bytes: usize) -> bool {
+        let bytes = self.counted(bytes);
+        match reserved {
+            Some(reserved) if reserved.is_of(&self.memory.cancelled) => true,
+            // A large one has no place among the small ones.
+            Some(reserved) if bytes > SMALL && reserved.is_of(&self.memory.small) => false,
+            Some(reserved) => bytes <= reserved.bytes() || reserved.resize(bytes).is_ok(),
+            none => {
+                *none = self.memory.states.reserve_first(&self.payer, bytes);
+                none.is_some()
+            }
+        }
+    }
+
+    fn counted(&self, bytes: usize) -> usize {
+        bytes.clamp(LEAST, (self.memory.total() / 2).max(LEAST))
+    }
+
+    /// Waits for so many bytes. Where nothing is left, small states wait for each other beside it, and one run after the
+    /// other that is cancelled meanwhile goes on: the engine ends it before it does anything.
+    pub async fn wait(&self, bytes: usize) -> Reservation {
+        let bytes = self.counted(bytes);
+        let small = async {
+            if bytes > SMALL {
+                std::future::pending::<()>().await;
+            }
+            self.memory.small.wait(&self.payer, bytes).await
+        };
+        let cancelled = async {
+            self.cancel.cancelled().await;
+            self.memory.cancelled.wait(&"".into(), LEAST).await
+        };
+        tokio::select! {
+            biased;
+            reserved = self.memory.states.wait(&self.payer, bytes) => reserved,
+            reserved = small => reserved,
+            reserved = cancelled => reserved,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures::poll;
+
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn room<'a>(memory: &'a RunMemory, cancel: &'a CancellationToken) -> Room<'a> {
+        memory.room("ann".into(), cancel)
+    }
+
+    #[tokio::test]
+    async fn a_run_takes_the_memory_of_its_state_at_once_or_waits_for_all_of_it() {
+        let (memory, cancel) = (RunMemory::new(160 * MIB), CancellationToken::new());
+        let room = room(&memory, &cancel);
+        let (mut first, mut second) = (None, None);
+        assert!(room.has(&mut first, 10));
+        assert_eq!(memory.reserved(), LEAST);
+        assert!(room.has(&mut first, 75 * MIB), "with what it refers to");
+        assert_eq!(memory.reserved(), 75 * MIB);
+        assert!(!room.has(&mut second, 70 * MIB), "one has seven eighths");
+        assert!(second.is_none());
+        let mut waits = pin!(room.wait(70 * MIB));
+        assert!(poll!(waits.as_mut()).is_pending());
+        assert!(!room.has(&mut second, 10), "somebody was there before");
+        drop(first);
+        second = Some(waits.await);
+        assert_eq!(memory.reserved(), 70 * MIB);
+        // More than half counts as that.
+        assert!(room.has(&mut second, 1000 * MIB));
+        assert_eq!(memory.reserved(), 80 * MIB);
+    }
+
+    #[tokio::test]
+    async fn where_nothing_is_left_small_states_wait_for_each_other_beside_it() {
+        let (memory, cancel) = (RunMemory::new(160 * MIB), CancellationToken::new());
+        let room = room(&memory, &cancel);
+        let all = memory.states.charge(&"bob".into(), 160 * MIB);
+        let first = room.wait(6 * MIB).await;
+        let mut grown = Some(first);
+        assert!(!room.has(&mut grown, 7 * MIB), "it is no small one");
+        let first = grown;
+        let mut second = pin!(room.wait(6 * MIB));
+        assert!(poll!(second.as_mut()).is_pending());
+        let mut large = pin!(room.wait(7 * MIB));
+        assert!(poll!(large.as_mut()).is_pending());
+        drop(first);
+        let second = second.await;
+        assert_eq!(memory.small.reserved(), 6 * MIB);
+        assert!(poll!(large.as_mut()).is_pending(), "it is no small one");
+        drop((second, all));
+        drop(large.await);
+        assert_eq!(memory.reserved(), 0);
+    }
+
+    #[tokio::test]
+    async fn runs_that_are_cancelled_while_they_wait_go_on_one_after_the_other() {
+        let (memory, cancel) = (RunMemory::new(160 * MIB), CancellationToken::new());
+        let room = room(&memory, &cancel);
+        let _all = memory.states.charge(&"bob".into(), 160 * MIB);
+        let mut first = pin!(room.wait(20 * MIB));
+        let mut second = pin!(room.wait(30 * MIB));
+        assert!(poll!(first.as_mut()).is_pending());
+        assert!(poll!(second.as_mut()).is_pending());
+        cancel.cancel();
+        let mut first = Some(first.await);
+        assert!(room.has(&mut first, 20 * MIB), "it goes on with its state");
+        assert!(poll!(second.as_mut()).is_pending());
+        drop(first);
+        drop(second.await);
+        assert_eq!(memory.reserved(), 160 * MIB);
+    }
+}

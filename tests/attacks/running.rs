@@ -1,0 +1,124 @@
+//! What runs have of states in memory while they are executed.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use test_support::client::Client;
+use test_support::on_both_storages;
+use test_support::place::Place;
+use test_support::server::{Server, Setup};
+use test_support::talk::{background, ok, until, until_within, with};
+
+use crate::siege::{MIB, Memory, rounds};
+
+on_both_storages!(
+    runs_with_small_states_hold_a_few_of_them_at_a_time,
+    what_runs_grow_by_is_counted_and_others_wait_for_it,
+    states_that_runs_load_of_graphs_inside_are_counted,
+);
+
+/// So many tiny items take more than three mebibytes in memory, and are a small state where they are stored.
+const ITEMS: usize = 130_000;
+
+/// A server of whose memory for states one principal has 16 MiB.
+fn started(place: &Place) -> Server {
+    place.start(Setup::example("bench_server").env("BACKSTITCH_MEMORY_BUDGET", "96"))
+}
+
+/// A run that grows by so many items, and has them for a while.
+fn run(items: usize, seconds: f64) -> Value {
+    json!({"assistant_id": "grower", "input": {"n": items, "seconds": seconds}})
+}
+
+fn thread_of_items(client: &Client) -> String {
+    let thread = client.thread();
+    client.run(&thread, &run(ITEMS, 0.0));
+    thread
+}
+
+/// Bytes of states that are in use.
+fn used(client: &Client) -> u64 {
+    let name = "backstitch_memory_used_bytes{budget=\"runs\"} ";
+    let metrics = client.get("/metrics");
+    let value = metrics
+        .text()
+        .lines()
+        .find_map(|line| line.strip_prefix(name));
+    value.unwrap().parse::<f64>().unwrap() as u64
+}
+
+fn runs_with_small_states_hold_a_few_of_them_at_a_time(place: &Place) {
+    let mut server = started(place);
+    let client = Client::of(&server);
+    let threads: Vec<String> = (0..40 * rounds())
+        .map(|_| thread_of_items(&client))
+        .collect();
+    server.restart();
+    let client = Client::of(&server);
+    let memory = Memory::of(&server);
+    let begin = |thread: &String| (thread.clone(), background(&client, thread, &run(0, 0.6)));
+    let runs: Vec<_> = std::thread::scope(|scope| {
+        let all = threads
+            .chunks(8)
+            .map(|some| scope.spawn(|| some.iter().map(begin).collect()));
+        let all: Vec<_> = all.collect();
+        let runs = all.into_iter().map(|one| -> Vec<_> { one.join().unwrap() });
+        runs.flatten().collect()
+    });
+    for (thread, run) in &runs {
+        let end = client.end_within(thread, run, Duration::from_secs(120));
+        assert_eq!(end, "success");
+    }
+    until("the memory is free", || used(&client) == 0);
+    memory.held("small states of runs", 70 * MIB);
+}
+
+fn what_runs_grow_by_is_counted_and_others_wait_for_it(place: &Place) {
+    let mut server = started(place);
+    let client = Client::of(&server);
+    let waits = client.thread();
+    client.run(&waits, &run(4 * ITEMS, 0.0));
+    server.restart();
+    let client = Client::of(&server);
+    let memory = Memory::of(&server);
+    assert_eq!(used(&client), 0);
+    let grown: Vec<(String, String)> = (0..4)
+        .map(|_| {
+            let thread = client.thread();
+            let run = background(&client, &thread, &run(2 * ITEMS, 3.0));
+            (thread, run)
+        })
+        .collect();
+    // All that a principal may have, and more: nothing of it was waited for.
+    until("the runs have grown", || used(&client) > 30 * MIB);
+    let large = background(&client, &waits, &run(0, 0.0));
+    let status = |thread: &str, run: &str| {
+        let row = ok(client.get(&format!("/threads/{thread}/runs/{run}")), 200);
+        row["status"].as_str().unwrap().to_owned()
+    };
+    until_within(Duration::from_secs(60), "the large one ends", || {
+        let ended = status(&waits, &large);
+        let others = grown.iter().map(|(thread, run)| status(thread, run));
+        let others = others.filter(|status| status == "success").count();
+        assert!(ended != "success" || others > 1, "it has not waited");
+        ended == "success"
+    });
+    for (thread, run) in &grown {
+        assert_eq!(client.end_of(thread, run), "success");
+    }
+    until("the memory is free", || used(&client) == 0);
+    memory.held("what runs grow by", 200 * MIB);
+}
+
+fn states_that_runs_load_of_graphs_inside_are_counted(place: &Place) {
+    let mut server = started(place);
+    let inside = |items, seconds| with(run(items, seconds), "assistant_id", "nested_grower");
+    let thread = Client::of(&server).thread();
+    Client::of(&server).run(&thread, &inside(2 * ITEMS, 0.0));
+    server.restart();
+    let client = Client::of(&server);
+    let loaded = background(&client, &thread, &inside(0, 1.0));
+    until("the state inside is there", || used(&client) > 6 * MIB);
+    assert_eq!(client.end_of(&thread, &loaded), "success");
+    until("the memory is free", || used(&client) == 0);
+}
