@@ -144,7 +144,7 @@ impl Service {
             let error = engine::Error::value("this server has no graph for the run's assistant");
             let error = Some(error.to_value());
             let outcome = Outcome::Error;
-            self.write_final_row(&run, slot, Status::Error, outcome, error, (None, None))
+            self.write_final_row(&run, slot, Status::Error, outcome, error, None)
                 .await;
             return;
         };

@@ -10,7 +10,6 @@ use crate::{
     checkpoint::Slot,
     engine::{self, Ended},
     fail_point,
-    stream::log::NewChunk,
     tree::{self, Outcome},
     value::{Map, Value},
 };
@@ -70,7 +69,6 @@ impl Service {
             error: None,
             delete_thread: run.temporary,
             left: None,
-            shown: None,
         };
         match self.shared.parts.runs.finish_with(commits, row).await {
             Ok(()) => {
@@ -164,25 +162,17 @@ impl Service {
             body: result.to_value(),
             is_foreign: handle.is_foreign,
         });
-        let shown = handle.publisher.end_chunk(result.failure());
         // The engine may believe that it was fenced when a write only failed: the row decides.
         let mut row = if has_ended {
             FinalRow::Written
         } else {
-            self.write_final_row(
-                run,
-                at,
-                status,
-                outcome,
-                stored.clone(),
-                (left.clone(), shown.clone()),
-            )
-            .await
+            self.write_final_row(run, at, status, outcome, stored.clone(), left.clone())
+                .await
         };
         if matches!(row, FinalRow::Fenced) && at.branch != slot.branch {
             // The branch that its first write was to make is not there.
             row = self
-                .write_final_row(run, slot, status, outcome, stored, (left, shown))
+                .write_final_row(run, slot, status, outcome, stored, left)
                 .await;
         }
         match row {
@@ -219,7 +209,6 @@ impl Service {
 
     /// Shows the end of a run that this process executed, once its final row is durable.
     async fn show_end(&self, handle: &RunHandle, result: &RunResult) {
-        fail_point!("runs::after_finish");
         let failure = result.failure();
         if handle.publisher.log_end(failure) {
             self.flush_log(handle).await;
@@ -244,7 +233,7 @@ impl Service {
         status: Status,
         outcome: Outcome,
         error: Option<Value>,
-        (left, shown): (Option<LeftResult>, Option<NewChunk>),
+        left: Option<LeftResult>,
     ) -> FinalRow {
         use crate::checkpoint::Error::Fenced;
         fail_point!("runs::before_finish");
@@ -256,7 +245,6 @@ impl Service {
             error,
             delete_thread: run.temporary,
             left,
-            shown,
         };
         let (mut wait, mut refusals, mut is_replaced) = (FIRST_PAUSE, 0, false);
         loop {
@@ -273,7 +261,6 @@ impl Service {
                 finish.status = Status::Error;
                 finish.outcome = Outcome::Error;
                 finish.error = RunResult::failed(class, message).error;
-                finish.shown = None;
                 is_replaced = true;
                 continue;
             }

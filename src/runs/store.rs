@@ -18,7 +18,6 @@ use super::{request::codec::Columns, shared::hints::Linker};
 use crate::{
     checkpoint::{Commit, Error, Slot},
     id::{AssistantId, BranchId, CheckpointId, CronId, RunId, ThreadId, TreeId, WorkerId},
-    stream::log::NewChunk,
     time::Timestamp,
     tree::{
         NewThread, Outcome,
@@ -277,8 +276,6 @@ pub struct Finish {
     pub delete_thread: bool,
     /// What is left for those who wait at other processes when the thread is deleted.
     pub left: Option<LeftResult>,
-    /// How its stream ends, if that is stored.
-    pub shown: Option<NewChunk>,
 }
 
 /// The result of a run that goes with its thread. It is stored for ten minutes if somebody waits for it

@@ -84,7 +84,7 @@ run_operations!(run for Store {
     }
 
     async fn finish_with(&self, commits: Vec<Commit>, finish: Finish) -> Result<(), Error> {
-        if !finish.delete_thread && finish.shown.is_none() {
+        if !finish.delete_thread {
             return self.commits.finish(commits, finish).await;
         }
         let (commits, finish) = (&commits, &finish);

@@ -32,7 +32,7 @@ use crate::{
 };
 
 use self::logged::Logging;
-pub use self::logged::{EndOf, RunOwner};
+pub use self::logged::RunOwner;
 
 /// Bytes that may be in memory without need before the next attempt to drop old frames.
 const SLACK: usize = 256 << 10;
@@ -80,16 +80,16 @@ impl State {
         counted.follow(size);
         Some(counted.memory().clone())
     }
-}
 
-fn push_failure(buffer: &mut Buffer, class: &str, message: &str) {
-    buffer.push(Modes::ALWAYS, "error", "", |out| {
-        out.extend_from_slice(b"{\"error\":");
-        text(out, class);
-        out.extend_from_slice(b",\"message\":");
-        text(out, message);
-        out.push(b'}');
-    });
+    fn push_failure(&mut self, class: &str, message: &str) {
+        self.buffer.push(Modes::ALWAYS, "error", "", |out| {
+            out.extend_from_slice(b"{\"error\":");
+            text(out, class);
+            out.extend_from_slice(b",\"message\":");
+            text(out, message);
+            out.push(b'}');
+        });
+    }
 }
 
 /// What a reader finds in the stream.
@@ -225,7 +225,7 @@ impl Publisher {
     /// has one, is complete: what the failure was is stored with the end of the run.
     pub fn error(&self, class: &str, message: &str) {
         self.change(|state| {
-            push_failure(&mut state.buffer, class, message);
+            state.push_failure(class, message);
             state.show_unlogged();
         });
     }

@@ -2,8 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use deadpool_postgres::Transaction;
-use tokio_postgres::{Client, Row, Statement, types::ToSql};
+use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 use super::{
@@ -13,10 +12,7 @@ use super::{
 use crate::{
     checkpoint::Error,
     id::{RunId, ThreadId},
-    stream::{
-        EndOf,
-        log::{ENDED_AGE, LogChunk, NewChunk, READ_BYTES, READ_CHUNKS, TemporaryRun},
-    },
+    stream::log::{ENDED_AGE, LogChunk, NewChunk, READ_BYTES, READ_CHUNKS, TemporaryRun},
     value::Value,
 };
 
@@ -36,7 +32,7 @@ pub(super) use supersede;
 /// The rows of the runs are locked in their order, and then those of the positions, so that two
 /// processes do not wait for each other. The lock of a run is shared: it only waits for whoever takes
 /// the run over. What a lost reply makes its writer send again is found.
-pub(super) const APPEND: &str = "
+const APPEND: &str = "
 WITH c AS MATERIALIZED (
   SELECT x.* FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::uuid[], $8::bytea[], $9::bool[],
               $10::text[], $11::bigint[])
@@ -120,16 +116,6 @@ DELETE FROM ended_runs WHERE ctid = ANY (ARRAY(
   SELECT ctid FROM ended_runs WHERE ended_at < now() - make_interval(secs => $1) LIMIT $2 FOR UPDATE SKIP LOCKED))";
 
 pub(super) async fn append_chunks(db: &Object, chunks: &[NewChunk]) -> Result<Vec<Option<i64>>> {
-    let statement = prepare(db, APPEND).await?;
-    append(db, &statement, chunks).await
-}
-
-/// The same on a connection, also inside a transaction that ends the run of a chunk.
-pub(super) async fn append(
-    db: &Client,
-    statement: &Statement,
-    chunks: &[NewChunk],
-) -> Result<Vec<Option<i64>>> {
     let mut rows = Rows::default();
     for chunk in chunks {
         rows.trees.push(chunk.tree.0);
@@ -144,6 +130,7 @@ pub(super) async fn append(
         rows.principals.push(chunk.principal.as_deref());
         rows.bytes.push(chunk.bytes());
     }
+    let statement = prepare(db, APPEND).await?;
     let params: [&(dyn ToSql + Sync); 11] = [
         &rows.trees,
         &rows.runs,
@@ -158,7 +145,7 @@ pub(super) async fn append(
         &rows.bytes,
     ];
     let mut positions = vec![None; chunks.len()];
-    for row in db.query(statement, &params).await? {
+    for row in db.query(&statement, &params).await? {
         let number: i64 = column(&row, "n")?;
         let index = usize::try_from(number - 1).ok();
         if let Some(position) = index.and_then(|index| positions.get_mut(index)) {
@@ -166,23 +153,6 @@ pub(super) async fn append(
         }
     }
     Ok(positions)
-}
-
-/// Appends how a run ended that nobody executes any more, if it has a log; `failure` is `{"error", "message"}`.
-pub(super) async fn append_end(
-    transaction: &Transaction<'_>,
-    of: EndOf,
-    failure: &Value,
-) -> Result<()> {
-    let last = transaction.prepare_cached(END_OF_RUN).await?;
-    let Some(last) = transaction.query_opt(&last, &[&of.run.0]).await? else {
-        return Ok(());
-    };
-    let chunk = of.chunk_behind(column(&last, "last_seq")?, failure);
-    let statement = transaction.prepare_cached(APPEND).await?;
-    let chunks: Vec<_> = chunk.into_iter().collect();
-    append(transaction.client(), &statement, &chunks).await?;
-    Ok(())
 }
 
 /// Columns of chunks.

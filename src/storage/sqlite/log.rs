@@ -8,12 +8,8 @@ use super::columns::{all, id, json_if, one};
 use crate::{
     checkpoint::{Result, Slot},
     id::{RunId, ThreadId},
-    stream::{
-        EndOf,
-        log::{ENDED_AGE, LogChunk, NewChunk, READ_BYTES, READ_CHUNKS, TemporaryRun},
-    },
+    stream::log::{ENDED_AGE, LogChunk, NewChunk, READ_BYTES, READ_CHUNKS, TemporaryRun},
     time::Timestamp,
-    value::Value,
 };
 
 /// A run that is executed under this epoch.
@@ -94,7 +90,7 @@ pub(super) fn append_chunks(db: &Connection, chunks: &[NewChunk]) -> Result<Vec<
 }
 
 /// The position of a chunk; `None` when the run is not its writer's any more.
-pub(super) fn append(db: &Connection, chunk: &NewChunk, now: Timestamp) -> Result<Option<i64>> {
+fn append(db: &Connection, chunk: &NewChunk, now: Timestamp) -> Result<Option<i64>> {
     let run = chunk.run;
     if let Some(epoch) = chunk.epoch
         && !db.prepare_cached(OWNED)?.exists(params![run, epoch])?
@@ -126,20 +122,6 @@ pub(super) fn append(db: &Connection, chunk: &NewChunk, now: Timestamp) -> Resul
         chunk.bytes(),
     ])?;
     Ok(Some(position))
-}
-
-/// Appends how a run ended that nobody executes any more, if it has a log; `failure` is `{"error", "message"}`.
-pub(super) fn append_end(
-    db: &Connection,
-    of: EndOf,
-    failure: &Value,
-    now: Timestamp,
-) -> Result<()> {
-    let last: Option<i64> = one(db, END_OF_RUN, params![of.run], |row| row.get(0))?;
-    if let Some(chunk) = last.and_then(|last| of.chunk_behind(last, failure)) {
-        append(db, &chunk, now)?;
-    }
-    Ok(())
 }
 
 pub(super) fn chunks_of_run(db: &Connection, run: RunId, after: i64) -> Result<Vec<LogChunk>> {

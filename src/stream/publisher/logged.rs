@@ -2,16 +2,15 @@
 
 use std::{collections::VecDeque, pin::pin, sync::Arc};
 
-use super::{Publisher, State, push_failure};
+use super::{Publisher, State};
 use crate::{
-    id::{RunId, ThreadId, TreeId},
+    id::TreeId,
     stream::{
         buffer::Buffer,
         frame::plain,
         log::{LogWriter, NewChunk},
         mode::Modes,
     },
-    value::Value,
 };
 
 /// Bytes of stored frames that stay in memory, so that readers that keep up read no storage.
@@ -256,78 +255,17 @@ impl Publisher {
         }
         self.change(|state| {
             state.buffer.reach(None);
-            push_end(&mut state.buffer, self.run, failure);
+            if let Some((class, message)) = failure {
+                state.push_failure(class, message);
+            }
+            state.buffer.push(Modes::END, "metadata", "", |out| {
+                out.extend_from_slice(b"{\"status\":\"run_done\",\"run_id\":");
+                plain(out, self.run);
+                out.push(b'}');
+            });
         });
         true
     }
-
-    /// What [`log_end`](Self::log_end) will append, for the transaction of the final row: whoever watches the thread
-    /// sees it then, even if this process dies before it calls that. `None` also while frames before it are not stored.
-    pub fn end_chunk(&self, failure: Option<(&str, &str)>) -> Option<NewChunk> {
-        let state = self.state.lock();
-        let logging = state.logging.as_ref().filter(|_| !self.is_temporary)?;
-        let owner = logging.owner.filter(|_| !logging.is_fenced)?;
-        let first = state.buffer.next();
-        let is_stored = self.has_started() && logging.visible == first;
-        let of = EndOf {
-            tree: owner.tree,
-            thread: self.thread,
-            run: self.run,
-            principal: self.principal.clone(),
-        };
-        is_stored.then(|| of.chunk(first, failure)).flatten()
-    }
-}
-
-/// The run whose end is stored.
-pub struct EndOf {
-    /// The tree of its thread.
-    pub tree: TreeId,
-    /// Its thread.
-    pub thread: ThreadId,
-    /// Its id.
-    pub run: RunId,
-    /// On whose behalf it was executed.
-    pub principal: Option<Arc<str>>,
-}
-
-impl EndOf {
-    /// How the run failed whose log has frames up to this number: `failure` is `{"error", "message"}`.
-    pub fn chunk_behind(self, last: i64, failure: &Value) -> Option<NewChunk> {
-        let text = |key| failure.get(key).and_then(Value::as_str).unwrap_or_default();
-        let first = u64::try_from(last).ok()? + 1;
-        self.chunk(first, Some((text("error"), text("message"))))
-    }
-
-    /// How the run ended: class and message of its failure, if it failed, and the end. Its first frame gets this number.
-    pub fn chunk(self, first: u64, failure: Option<(&str, &str)>) -> Option<NewChunk> {
-        let mut buffer = Buffer::new(first, true);
-        push_end(&mut buffer, self.run, failure);
-        let sealed = buffer.seal_from(first).pop()?;
-        Some(NewChunk {
-            tree: self.tree,
-            thread: self.thread,
-            run: self.run,
-            epoch: None,
-            first: i64::try_from(sealed.first).ok()?,
-            last: i64::try_from(sealed.last).ok()?,
-            checkpoint: None,
-            frames: sealed.frames,
-            temporary: false,
-            principal: self.principal,
-        })
-    }
-}
-
-fn push_end(buffer: &mut Buffer, run: RunId, failure: Option<(&str, &str)>) {
-    if let Some((class, message)) = failure {
-        push_failure(buffer, class, message);
-    }
-    buffer.push(Modes::END, "metadata", "", |out| {
-        out.extend_from_slice(b"{\"status\":\"run_done\",\"run_id\":");
-        plain(out, run);
-        out.push(b'}');
-    });
 }
 
 impl Logging {

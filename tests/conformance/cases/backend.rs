@@ -195,7 +195,6 @@ pub fn finish(run: RunId, slot: Slot) -> Finish {
         error: None,
         delete_thread: false,
         left: None,
-        shown: None,
     }
 }
 

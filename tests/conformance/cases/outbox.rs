@@ -110,7 +110,6 @@ pub async fn every_end_of_a_run_with_a_webhook_is_reported_once(b: &Backend) {
                 error: Some(value!({"error": "E", "message": "m"})),
                 delete_thread: is_temporary,
                 left: None,
-                shown: None,
             };
             b.runs.finish(finish.clone()).await.unwrap();
             // Its reply may be lost.

@@ -3,7 +3,6 @@
 use super::super::{
     checkpoints::commit::{self, Kind, end},
     connection::{Failure, Object, prepare},
-    log,
     threads::delete,
 };
 use crate::{
@@ -21,14 +20,14 @@ ON CONFLICT DO NOTHING";
 const AWAIT: &str = "
 UPDATE runs SET awaited = true WHERE run_id = $1 AND temporary AND NOT awaited AND status IN ('pending', 'running')";
 
-/// See [`runs::Store::finish_with`](crate::runs::Store::finish_with), for runs whose thread goes with them, and those
-/// whose end is stored in their log; the others end in the group of their last supersteps.
+/// See [`runs::Store::finish_with`](crate::runs::Store::finish_with), for runs whose thread goes with them;
+/// the others end in the group of their last supersteps.
 pub(in super::super) async fn finish(
     db: &mut Object,
     commits: &[Commit],
     finish: &Finish,
 ) -> Result<(), Failure> {
-    if end_alone(db, commits, finish).await? || end::was_written(db, finish).await? {
+    if delete_thread(db, commits, finish).await? || end::was_written(db, finish).await? {
         Ok(())
     } else {
         Err(Error::Fenced.into())
@@ -36,7 +35,11 @@ pub(in super::super) async fn finish(
 }
 
 /// False when the fence refused it.
-async fn end_alone(db: &mut Object, commits: &[Commit], finish: &Finish) -> Result<bool, Failure> {
+async fn delete_thread(
+    db: &mut Object,
+    commits: &[Commit],
+    finish: &Finish,
+) -> Result<bool, Failure> {
     let statement = prepare(db, end::FINISH).await?;
     let mut statements = Vec::with_capacity(commits.len());
     for commit in commits {
@@ -57,10 +60,6 @@ async fn end_alone(db: &mut Object, commits: &[Commit], finish: &Finish) -> Resu
         return Ok(false);
     };
     let slot = &finish.slot;
-    if let Some(shown) = &finish.shown {
-        let append = transaction.prepare_cached(log::APPEND).await?;
-        log::append(transaction.client(), &append, std::slice::from_ref(shown)).await?;
-    }
     let left = finish.left.as_ref();
     if let Some(left) = left.filter(|left| ended.is_awaited || left.is_foreign) {
         let leave = transaction.prepare_cached(LEAVE).await?;
@@ -69,9 +68,7 @@ async fn end_alone(db: &mut Object, commits: &[Commit], finish: &Finish) -> Resu
             .execute(&leave, &[&slot.tree.0, &finish.run.0, &result])
             .await?;
     }
-    if finish.delete_thread {
-        delete::purge(&transaction, slot.tree.0, slot.thread.0).await?;
-    }
+    delete::purge(&transaction, slot.tree.0, slot.thread.0).await?;
     transaction.commit().await?;
     Ok(true)
 }

@@ -9,7 +9,7 @@ use super::{
         columns::{Json, JsonText, column, id_if},
         connection::{Failure, Object, prepare},
         events::{append_rows, ended, started},
-        log::{self, supersede},
+        log::supersede,
         threads::delete,
     },
     claim::claimed,
@@ -17,12 +17,11 @@ use super::{
 };
 use crate::{
     checkpoint::Error,
-    id::{RunId, ThreadId, TreeId, WorkerId},
+    id::{RunId, WorkerId},
     runs::{
         Recover, Recovered, Undo,
         transitions::recovery::{LostRun, Recovery},
     },
-    stream::EndOf,
     value::Value,
 };
 
@@ -76,11 +75,11 @@ f AS (
 d AS (
   UPDATE runs r SET status = 'error', error = $2, last_checkpoint_id = f.head_checkpoint_id, updated_at = now()
     FROM o JOIN f USING (tree_id, branch_id) WHERE r.tree_id = o.tree_id AND r.run_id = o.run_id
-  RETURNING r.tree_id, r.thread_id, r.seq, r.run_id, r.branch_id, r.base_checkpoint_id AS base, r.last_checkpoint_id AS head, r.status, r.temporary, r.principal),",
+  RETURNING r.tree_id, r.thread_id, r.seq, r.run_id, r.branch_id, r.base_checkpoint_id AS base, r.last_checkpoint_id AS head, r.status, r.temporary),",
     ended!(),
     append_rows!(),
     "
-SELECT tree_id, run_id, thread_id, temporary, principal FROM d"
+SELECT tree_id, run_id, thread_id, temporary FROM d"
 );
 
 /// Workers whose lease lapsed long ago and that execute no run.
@@ -171,18 +170,6 @@ async fn change(
         if row.try_get("temporary")? {
             let (tree, thread) = (row.try_get("tree_id")?, row.try_get("thread_id")?);
             delete::purge(transaction, tree, thread).await?;
-        }
-    }
-    for row in &ended {
-        if !row.try_get::<_, bool>("temporary")? {
-            let principal: Option<&str> = row.try_get("principal")?;
-            let of = EndOf {
-                tree: TreeId(row.try_get("tree_id")?),
-                thread: ThreadId(row.try_get("thread_id")?),
-                run: RunId(row.try_get("run_id")?),
-                principal: principal.map(Into::into),
-            };
-            log::append_end(transaction, of, &Undo::lost()).await?;
         }
     }
     Ok(Recovered {

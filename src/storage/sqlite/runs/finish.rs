@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::super::{
     checkpoints::commit_all,
     columns::id_if,
-    events, log,
+    events,
     threads::{delete, slots},
 };
 use crate::{
@@ -42,9 +42,6 @@ pub(in super::super) fn finish(db: &Connection, commits: &[Commit], finish: &Fin
         )
         .optional()?
         .ok_or(Error::Fenced)?;
-    if let Some(shown) = &finish.shown {
-        log::append(db, shown, now)?;
-    }
     if finish.delete_thread {
         return delete::thread(db, slot.tree, slot.thread, false);
     }

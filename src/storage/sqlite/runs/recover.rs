@@ -22,7 +22,6 @@ use crate::{
             run_events::{self, EndedRun},
         },
     },
-    stream::EndOf,
     time::Timestamp,
     value::Value,
 };
@@ -180,14 +179,7 @@ fn end(db: &Connection, run: &Run, slot: &Slot, now: Timestamp) -> Result<()> {
         head: slot.head,
         status: Status::Error,
     };
-    log_end(db, run.tree, run.thread, &ended, now)?;
-    let of = EndOf {
-        tree: run.tree,
-        thread: run.thread,
-        run: run.id,
-        principal: run.principal.clone(),
-    };
-    log::append_end(db, of, &Undo::lost(), now)
+    log_end(db, run.tree, run.thread, &ended, now)
 }
 
 /// The runs that are `running` in the name of a worker.

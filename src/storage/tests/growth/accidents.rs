@@ -214,7 +214,6 @@ async fn temporary<S: Rooms>(store: &S) {
         error: None,
         delete_thread: true,
         left: Some(left),
-        shown: None,
     };
     store.finish(finish).await.unwrap();
 }
