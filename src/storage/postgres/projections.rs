@@ -99,52 +99,46 @@ pub(super) async fn progress(db: &Object, threads: &[ThreadId]) -> Result<Vec<Pr
     Ok(gather(&db.query(&statement, &params).await?)?)
 }
 
-/// Those of trees that nobody changes now go first, together; the others follow as each tree's turn comes.
+/// Those of trees that nobody changes now go first, together; the others follow as each tree's turn comes. So do all of
+/// them where somebody in another process changes one: it holds up nobody of the others.
 pub(super) async fn apply(store: &Store, steps: &[ProjectionStep]) -> Result<(), Error> {
     let mut by_tree: BTreeMap<TreeId, Vec<&ProjectionStep>> = BTreeMap::new();
     for step in steps {
         by_tree.entry(step.tree).or_default().push(step);
     }
-    let (mut free, mut turns) = (vec![], vec![]);
-    by_tree.retain(|tree, steps| {
-        let turn = store.hot.try_derived(*tree);
-        let is_busy = turn.is_none();
-        if !is_busy {
-            free.append(steps);
-        }
-        turns.extend(turn);
-        is_busy
-    });
-    if !free.is_empty() {
-        write(store, &free).await?;
+    let turns: BTreeMap<TreeId, _> = by_tree
+        .keys()
+        .filter_map(|tree| Some((*tree, store.hot.try_derived(*tree)?)))
+        .collect();
+    let free = by_tree.iter().filter(|(tree, _)| turns.contains_key(tree));
+    let free: Vec<_> = free.flat_map(|(_, steps)| steps).copied().collect();
+    let reads = &store.pools.reads;
+    if !free.is_empty() && connection::once(reads, |db| write(db, &free)).await.is_ok() {
+        by_tree.retain(|tree, _| !turns.contains_key(tree));
     }
     drop(turns);
     let mut result = Ok(());
     for (tree, steps) in by_tree {
-        match store.hot.derived(tree).await {
-            Ok(_turn) => write(store, &steps).await?,
-            // The others need not wait for one tree whose turn does not come.
-            Err(error) => result = Err(error),
+        let written = async {
+            let _turn = store.hot.derived(tree).await?;
+            connection::retry(reads, |db| write(db, &steps)).await
+        };
+        // The others need not wait for one tree whose turn does not come.
+        if let Err(error) = written.await {
+            result = Err(error);
         }
     }
     result
 }
 
-async fn write(store: &Store, steps: &[&ProjectionStep]) -> Result<(), Error> {
-    connection::retry(&store.pools.reads, |db| async move {
-        write_at_once(&db, steps).await
-    })
-    .await
-}
-
 /// In one round trip, and without waiting for the disk: a crash loses rows together with their
 /// offsets, and they are derived once more. All threads have one statement.
-async fn write_at_once(db: &Object, steps: &[&ProjectionStep]) -> Result<()> {
+async fn write(db: Object, steps: &[&ProjectionStep]) -> Result<()> {
     // Everybody takes rows in one order.
     let mut steps = steps.to_vec();
     steps.sort_by_key(|step| step.thread);
-    let trees = prepare(db, TREES).await?;
-    let step = prepare(db, STEP).await?;
+    let trees = prepare(&db, TREES).await?;
+    let step = prepare(&db, STEP).await?;
     let columns = Columns::of(steps.iter().copied());
     let params = columns.params();
     let mut ids: Vec<Uuid> = steps.iter().map(|step| step.tree.0).collect();
