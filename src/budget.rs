@@ -20,6 +20,9 @@ pub struct Budget {
 #[derive(Debug, Default)]
 struct State {
     reserved: usize,
+    /// The same with at most its share of each payer: what one has beyond it is not taken from the others.
+    taken: usize,
+    share: usize,
     /// Only payers with reservations.
     payers: HashMap<Arc<str>, usize>,
     /// Who came first is first.
@@ -72,7 +75,10 @@ impl Budget {
         Arc::new(Self {
             total,
             share,
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                share,
+                ..State::default()
+            }),
         })
     }
 
@@ -114,8 +120,8 @@ impl Budget {
         Ok(reservation)
     }
 
-    /// Reserves memory for a payer that is in use already, also beyond what is left: others wait or are refused until
-    /// there is enough again.
+    /// Reserves memory for a payer that is in use already, also beyond what is left. Up to the payer's share others wait for
+    /// it or are refused.
     pub fn charge(self: &Arc<Self>, payer: &Arc<str>, bytes: usize) -> Reservation {
         let mut reservation = Reservation {
             budget: self.clone(),
@@ -188,7 +194,7 @@ impl Budget {
                 at += 1;
                 continue;
             }
-            if state.reserved + waiter.bytes > self.total {
+            if state.taken + waiter.bytes > self.total {
                 break;
             }
             let Some(waiter) = state.waiting.remove(at) else {
@@ -220,18 +226,12 @@ impl Budget {
 
     fn fits(&self, state: &State, payer: &Arc<str>, bytes: usize) -> bool {
         let of_payer = state.payers.get(payer).copied().unwrap_or(0);
-        state.reserved + bytes <= self.total && of_payer + bytes <= self.share()
+        state.taken + bytes <= self.total && of_payer + bytes <= self.share
     }
 
     fn release(self: &Arc<Self>, payer: &Arc<str>, bytes: usize) {
         let mut state = self.state.lock();
-        state.reserved -= bytes;
-        if let Some(left) = state.payers.get_mut(payer) {
-            *left -= bytes;
-            if *left == 0 {
-                state.payers.remove(payer);
-            }
-        }
+        state.remove(payer, bytes);
         let somebody_waits = !state.waiting.is_empty();
         drop(state);
         if somebody_waits {
@@ -245,8 +245,24 @@ impl State {
         if bytes == 0 {
             return;
         }
+        let of_payer = self.payers.entry(payer.clone()).or_default();
+        let before = (*of_payer).min(self.share);
+        *of_payer += bytes;
+        self.taken += (*of_payer).min(self.share) - before;
         self.reserved += bytes;
-        *self.payers.entry(payer.clone()).or_default() += bytes;
+    }
+
+    fn remove(&mut self, payer: &Arc<str>, bytes: usize) {
+        let Some(of_payer) = self.payers.get_mut(payer) else {
+            return;
+        };
+        let before = (*of_payer).min(self.share);
+        *of_payer -= bytes;
+        self.taken -= before - (*of_payer).min(self.share);
+        self.reserved -= bytes;
+        if *of_payer == 0 {
+            self.payers.remove(payer);
+        }
     }
 }
 
@@ -343,7 +359,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_in_use_counts_beyond_the_budget_and_others_wait_for_it() {
-        let budget = Budget::new(100);
+        let budget = Budget::with_share(100, 100);
         let [ann, bob] = ["ann", "bob"].map(Arc::<str>::from);
         let mut first = budget.wait(&ann, 40).await;
         first.charge(120);
@@ -361,6 +377,24 @@ mod tests {
         drop(first);
         assert_eq!(budget.reserved(), 0);
         assert!(budget.state.lock().payers.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_a_payer_has_beyond_its_share_is_not_taken_from_others() {
+        let budget = Budget::new(100);
+        let [ann, bob] = ["ann", "bob"].map(Arc::<str>::from);
+        let mut hers = budget.charge(&ann, 500);
+        let his = budget.wait(&bob, 50).await;
+        assert_eq!(budget.reserved(), 550);
+        assert!(budget.reserve_first(&ann, 1).is_none());
+        drop(his);
+        hers.charge(60);
+        let mut waits = std::pin::pin!(budget.wait(&ann, 10));
+        assert!(futures::poll!(waits.as_mut()).is_pending());
+        hers.charge(40);
+        drop((waits.await, hers));
+        assert_eq!(budget.reserved(), 0);
+        assert_eq!(budget.state.lock().taken, 0);
     }
 
     #[tokio::test]

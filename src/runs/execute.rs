@@ -275,11 +275,8 @@ impl Service {
             .map_err(|error| Error::Invalid(format!("the stored request: {error}")))?;
         let registered = self.made_graph_of(run, &kwargs).await?;
         fail_point!("runs::claimed");
-        let until = Instant::now() + self.inner.options.timeout;
-        // It may wait for memory that other runs have.
-        let start = self.starting_point(run, slot, &kwargs, handle);
-        let start = tokio::time::timeout_at(until, start).await;
-        let mut start = start.map_err(|_| Error::Engine(too_long()))??;
+        // It may wait for memory that other runs have, which end in their time.
+        let mut start = self.starting_point(run, slot, &kwargs, handle).await?;
         if run.temporary {
             // Nothing of it stays, so no message is looked up.
             start.index = None;
@@ -327,24 +324,23 @@ impl Service {
         };
         let work = engine::run(request, Some(start));
         let mut work = Box::pin(work);
-        let finished = match tokio::time::timeout_at(until, &mut work).await {
+        let limit = self.inner.options.timeout;
+        let finished = match tokio::time::timeout(limit, &mut work).await {
             Ok(finished) => finished,
             Err(_) => {
                 // It stops at the next await, and returns its last checkpoint.
                 handle.cancel.cancel();
                 engine::Finished {
-                    result: Err(too_long()),
+                    result: Err(engine::Error::failed(
+                        "TimeoutError",
+                        "the run took longer than this server allows",
+                    )),
                     ..work.await
                 }
             }
         };
         Ok((registered, finished))
     }
-}
-
-fn too_long() -> engine::Error {
-    let message = "the run took longer than this server allows";
-    engine::Error::failed("TimeoutError", message)
 }
 
 fn record_end(span: &Span, finished: Option<&Result<(Arc<Registered>, engine::Finished), Error>>) {

@@ -72,7 +72,7 @@ pub struct Options {
     /// Bytes that large states of requests and responses which are being made may take, half of them
     /// those of one client.
     pub state_memory: usize,
-    /// Bytes that states of runs may take which are executed, seven eighths of them those of one principal. Runs wait
+    /// Bytes that states of runs may take which are executed, three quarters of them those of one principal. Runs wait
     /// for the memory of the state that they begin with; what it grows by comes on top.
     pub run_memory: usize,
     /// Longest search through stored states, which no index knows.

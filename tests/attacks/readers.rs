@@ -73,7 +73,7 @@ fn unread_streams_of_one_principal_leave_those_of_others_alone(place: &Place) {
         assert_eq!(client.end_of(&thread, &stream.run()), "success");
         stream
     };
-    let memory = Memory::of(&server);
+    let watch = Watch::beside(&server, &bob);
     // About half a kilobyte each, some of which the system has: more than any stream of the others, and less than a share.
     let mut slow = open(&bob, 30_000);
     let mut all: Vec<Open> = (0..10 * rounds()).map(|_| open(&ann, 26_000)).collect();
@@ -85,7 +85,7 @@ fn unread_streams_of_one_principal_leave_those_of_others_alone(place: &Place) {
     let cut = all.iter_mut().filter_map(|one| is_cut(one).then_some(()));
     assert!(cut.count() > 0);
     drop((all, slow));
-    memory.held("unread streams of one principal", 150 * MIB);
+    watch.held("unread streams of one principal", 150 * MIB);
 }
 
 fn streams_with_a_window_of_zero_do_not_stay(place: &Place) {

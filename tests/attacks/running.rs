@@ -9,7 +9,7 @@ use test_support::place::Place;
 use test_support::server::{Server, Setup};
 use test_support::talk::{background, ok, until, until_within, with};
 
-use crate::siege::{MIB, Memory, rounds};
+use crate::siege::{MIB, Watch, rounds};
 
 on_both_storages!(
     runs_with_small_states_hold_a_few_of_them_at_a_time,
@@ -20,7 +20,7 @@ on_both_storages!(
 /// So many tiny items take more than three mebibytes in memory, and are a small state where they are stored.
 const ITEMS: usize = 130_000;
 
-/// A server of whose memory for states one principal has 16 MiB.
+/// A server of whose memory for states of runs one principal has 12 MiB.
 fn started(place: &Place) -> Server {
     place.start(Setup::example("bench_server").env("BACKSTITCH_MEMORY_BUDGET", "96"))
 }
@@ -55,7 +55,7 @@ fn runs_with_small_states_hold_a_few_of_them_at_a_time(place: &Place) {
         .collect();
     server.restart();
     let client = Client::of(&server);
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     let begin = |thread: &String| (thread.clone(), background(&client, thread, &run(0, 0.6)));
     let runs: Vec<_> = std::thread::scope(|scope| {
         let all = threads
@@ -70,7 +70,7 @@ fn runs_with_small_states_hold_a_few_of_them_at_a_time(place: &Place) {
         assert_eq!(end, "success");
     }
     until("the memory is free", || used(&client) == 0);
-    memory.held("small states of runs", 70 * MIB);
+    watch.held("small states of runs", 70 * MIB);
 }
 
 fn what_runs_grow_by_is_counted_and_others_wait_for_it(place: &Place) {
@@ -80,7 +80,7 @@ fn what_runs_grow_by_is_counted_and_others_wait_for_it(place: &Place) {
     client.run(&waits, &run(4 * ITEMS, 0.0));
     server.restart();
     let client = Client::of(&server);
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     assert_eq!(used(&client), 0);
     let grown: Vec<(String, String)> = (0..4)
         .map(|_| {
@@ -107,7 +107,7 @@ fn what_runs_grow_by_is_counted_and_others_wait_for_it(place: &Place) {
         assert_eq!(client.end_of(thread, run), "success");
     }
     until("the memory is free", || used(&client) == 0);
-    memory.held("what runs grow by", 200 * MIB);
+    watch.held("what runs grow by", 200 * MIB);
 }
 
 fn states_that_runs_load_of_graphs_inside_are_counted(place: &Place) {

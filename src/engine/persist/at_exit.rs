@@ -65,6 +65,6 @@ fn defer(execution: &mut Execution) -> Option<DeferredCheckpoint> {
         ns: execution.ns.clone(),
         commit,
         decoded,
-        memory: execution.memory.take(),
+        _memory: execution.memory.take(),
     })
 }

@@ -28,7 +28,7 @@ pub struct DeferredCheckpoint {
     /// The same, for the next time the run comes to the graph.
     pub decoded: frame::Decoded,
     /// What it takes.
-    pub memory: Option<Reservation>,
+    pub _memory: Option<Reservation>,
 }
 
 /// All that waits, in order.

@@ -3,7 +3,7 @@
 
 mod session;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
@@ -35,7 +35,7 @@ use crate::{
         Body, Error, body,
         call::{Call, StreamSlot},
     },
-    stream::protocol::Event,
+    stream::{Memory, protocol::Event},
     threads::protocol::Next,
 };
 
@@ -56,6 +56,9 @@ struct Limits {
     silence: Duration,
     /// How long the client may take nothing of what is sent.
     stall: Duration,
+    /// Where what it has not taken counts, and for whom.
+    memory: Arc<Memory>,
+    payer: Arc<str>,
 }
 
 /// Why a connection is closed.
@@ -94,6 +97,8 @@ pub(in crate::http) async fn connect(mut call: Call) -> Result<Response<Body>, E
         ping: options.heartbeat,
         silence: options.idle_timeout,
         stall: options.stall_timeout,
+        memory: call.runs().stream_memory().clone(),
+        payer: call.payer.clone(),
     };
     let largest = options.body_limit;
     let config = WebSocketConfig::default()
@@ -227,6 +232,10 @@ async fn talk(
             },
         };
         for message in out {
+            let Some(_unread) = limits.memory.in_flight(&limits.payer, message.len()) else {
+                let reason = "Other streams of this client are not read";
+                return End::Close(CloseCode::from(TRY_LATER), reason);
+            };
             match timeout(limits.stall, socket.send(message)).await {
                 Ok(Ok(())) => {}
                 _ => return End::Gone,

@@ -13,6 +13,9 @@ use crate::{
 const LEAST: usize = 4 << 10;
 /// Runs with small states have so much beside the memory for states: that part of it.
 const BESIDE: usize = 8;
+/// That part of the memory no principal may take alone, and no state counts more: so the first run of another one never waits for
+/// those of one principal.
+const OTHERS: usize = 4;
 /// What the largest of the small states takes.
 const SMALL: usize = (BATCH_BYTES * IN_MEMORY) as usize;
 
@@ -28,10 +31,10 @@ pub struct RunMemory {
 }
 
 impl RunMemory {
-    /// So many bytes. One principal may have seven eighths of them, as of the slots.
+    /// So many bytes. One principal may have three quarters of them.
     pub fn new(bytes: usize) -> Self {
         Self {
-            states: Budget::with_share(bytes, bytes - bytes / BESIDE),
+            states: Budget::with_share(bytes, bytes - bytes / OTHERS),
             small: Budget::new(bytes / BESIDE),
             cancelled: Budget::with_share(LEAST, LEAST),
         }
@@ -66,14 +69,14 @@ pub(super) struct Room<'a> {
 }
 
 impl Room<'_> {
-    /// Whether there are so many bytes at once; they are in `reserved` then. No state counts more than half of all
-    /// memory: so whoever is first in the line waits only while others have the rest.
+    /// Whether there are so many bytes at once; they are in `reserved` then.
     pub fn has(&self, reserved: &mut Option<Reservation>, bytes: usize) -> bool {
+        let is_small = bytes <= SMALL;
         let bytes = self.counted(bytes);
         match reserved {
             Some(reserved) if reserved.is_of(&self.memory.cancelled) => true,
             // A large one has no place among the small ones.
-            Some(reserved) if bytes > SMALL && reserved.is_of(&self.memory.small) => false,
+            Some(reserved) if !is_small && reserved.is_of(&self.memory.small) => false,
             Some(reserved) => bytes <= reserved.bytes() || reserved.resize(bytes).is_ok(),
             none => {
                 *none = self.memory.states.reserve_first(&self.payer, bytes);
@@ -83,15 +86,16 @@ impl Room<'_> {
     }
 
     fn counted(&self, bytes: usize) -> usize {
-        bytes.clamp(LEAST, (self.memory.total() / 2).max(LEAST))
+        bytes.clamp(LEAST, (self.memory.total() / OTHERS).max(LEAST))
     }
 
     /// Waits for so many bytes. Where nothing is left, small states wait for each other beside it, and one run after the
     /// other that is cancelled meanwhile goes on: the engine ends it before it does anything.
     pub async fn wait(&self, bytes: usize) -> Reservation {
+        let is_small = bytes <= SMALL;
         let bytes = self.counted(bytes);
         let small = async {
-            if bytes > SMALL {
+            if !is_small {
                 std::future::pending::<()>().await;
             }
             self.memory.small.wait(&self.payer, bytes).await
@@ -123,6 +127,12 @@ mod tests {
         memory.room("ann".into(), cancel)
     }
 
+    /// What two other principals have: all of it.
+    fn full(memory: &RunMemory) -> [Reservation; 2] {
+        let payers = [("bob", 120 * MIB), ("carol", 40 * MIB)];
+        payers.map(|(payer, bytes)| memory.states.charge(&payer.into(), bytes))
+    }
+
     #[tokio::test]
     async fn a_run_takes_the_memory_of_its_state_at_once_or_waits_for_all_of_it() {
         let (memory, cancel) = (RunMemory::new(160 * MIB), CancellationToken::new());
@@ -130,26 +140,37 @@ mod tests {
         let (mut first, mut second) = (None, None);
         assert!(room.has(&mut first, 10));
         assert_eq!(memory.reserved(), LEAST);
-        assert!(room.has(&mut first, 75 * MIB), "with what it refers to");
-        assert_eq!(memory.reserved(), 75 * MIB);
-        assert!(!room.has(&mut second, 70 * MIB), "one has seven eighths");
+        assert!(room.has(&mut first, 30 * MIB), "with what it refers to");
+        assert_eq!(memory.reserved(), 30 * MIB);
+        let grown = memory.states.charge(&"ann".into(), 70 * MIB);
+        assert!(!room.has(&mut second, 25 * MIB), "one has three quarters");
         assert!(second.is_none());
-        let mut waits = pin!(room.wait(70 * MIB));
+        let mut waits = pin!(room.wait(25 * MIB));
         assert!(poll!(waits.as_mut()).is_pending());
         assert!(!room.has(&mut second, 10), "somebody was there before");
         drop(first);
         second = Some(waits.await);
-        assert_eq!(memory.reserved(), 70 * MIB);
-        // More than half counts as that.
+        assert_eq!(memory.reserved(), 95 * MIB);
+        drop(grown);
+        // More than a quarter counts as that.
         assert!(room.has(&mut second, 1000 * MIB));
-        assert_eq!(memory.reserved(), 80 * MIB);
+        assert_eq!(memory.reserved(), 40 * MIB);
+    }
+
+    #[tokio::test]
+    async fn the_first_run_of_a_principal_never_waits_for_those_of_another_one() {
+        let (memory, cancel) = (RunMemory::new(160 * MIB), CancellationToken::new());
+        let room = room(&memory, &cancel);
+        let _all = memory.states.charge(&"bob".into(), 1000 * MIB);
+        let mut reserved = None;
+        assert!(room.has(&mut reserved, 1000 * MIB));
     }
 
     #[tokio::test]
     async fn where_nothing_is_left_small_states_wait_for_each_other_beside_it() {
         let (memory, cancel) = (RunMemory::new(160 * MIB), CancellationToken::new());
         let room = room(&memory, &cancel);
-        let all = memory.states.charge(&"bob".into(), 160 * MIB);
+        let all = full(&memory);
         let first = room.wait(6 * MIB).await;
         let mut grown = Some(first);
         assert!(!room.has(&mut grown, 7 * MIB), "it is no small one");
@@ -171,7 +192,7 @@ mod tests {
     async fn runs_that_are_cancelled_while_they_wait_go_on_one_after_the_other() {
         let (memory, cancel) = (RunMemory::new(160 * MIB), CancellationToken::new());
         let room = room(&memory, &cancel);
-        let _all = memory.states.charge(&"bob".into(), 160 * MIB);
+        let _all = full(&memory);
         let mut first = pin!(room.wait(20 * MIB));
         let mut second = pin!(room.wait(30 * MIB));
         assert!(poll!(first.as_mut()).is_pending());
