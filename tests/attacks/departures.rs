@@ -1,10 +1,8 @@
 //! Clients of agents and tools that leave while their call waits for the database: what only reads stops, and what
 //! writes goes on.
 
-use std::io::Read;
-use std::net::{Shutdown, TcpStream};
 use std::thread::{scope, sleep};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use test_support::client::Client;
@@ -15,9 +13,6 @@ use test_support::talk::{get, ok, until};
 use crate::locks::{locked, patient, waiting_statements};
 
 const AGENT: &str = "agent";
-
-/// So long a client waits before it leaves, and what its call would do next is looked for.
-const PATIENCE: Duration = Duration::from_millis(500);
 
 fn call(method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
@@ -38,31 +33,15 @@ fn agent(client: &Client) -> String {
     format!("/a2a/{}", found[0]["assistant_id"].as_str().unwrap())
 }
 
-/// The statements of requests that wait for a table. Those of whoever looks for runs that wait or are lost do so too,
+/// How many statements of requests wait for a table. Those of whoever looks for runs that wait or are lost do so too,
 /// and begin with rows that they name, and so do those that remove what is old.
-fn waiting(place: &Place, server: &Server) -> Vec<String> {
+fn waiting(place: &Place, server: &Server) -> usize {
     let own = |statement: &String| {
         let text = statement.trim_start();
         text.starts_with("WITH ") || text.starts_with("DELETE ")
     };
-    let mut statements = waiting_statements(place, server);
-    statements.retain(|one| !own(one));
-    statements
-}
-
-/// Sends a call, and returns once its statement waits for a table.
-fn begin(place: &Place, server: &Server, client: &Client, path: &str, call: &Value) -> TcpStream {
-    let stream = client.begin("POST", path, &[], call.to_string().as_bytes());
-    until("its statement is with the database", || {
-        waiting(place, server).len() == 1
-    });
-    stream
-}
-
-/// Leaves a call: the server has closed the connection too when this returns.
-fn leave(mut stream: TcpStream) {
-    stream.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(stream.read(&mut [0]).unwrap(), 0, "there is no answer");
+    let statements = waiting_statements(place, server);
+    statements.iter().filter(|one| !own(one)).count()
 }
 
 /// Leaves a call whose statement waits for a table, and has the table locked anew behind that statement: whatever the
@@ -72,16 +51,22 @@ fn left(place: &Place, server: &Server, client: &Client, table: &str, path: &str
     let lock = format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE");
     let first = locked(url, &lock);
     scope(|scope| {
-        leave(begin(place, server, client, path, call));
+        let answer = client.post_within(Duration::from_secs(1), path, call);
+        assert!(answer.is_none(), "{answer:?}");
+        assert_eq!(
+            waiting(place, server),
+            1,
+            "its statement is with the database"
+        );
         let second = scope.spawn(|| locked(url, &lock));
-        until("the lock is behind it", || {
-            waiting(place, server).len() == 2
-        });
+        until("the lock is behind it", || waiting(place, server) == 2);
         drop(first);
         let _second = second.join().unwrap();
-        // What it went on with would wait as long as the lock is there; a statement that is being given up is not.
-        sleep(PATIENCE);
-        assert_eq!(waiting(place, server), [""; 0], "{call}");
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(1) {
+            assert_eq!(waiting(place, server), 0, "{call}");
+            sleep(Duration::from_millis(10));
+        }
     });
 }
 
@@ -127,7 +112,9 @@ fn what_a_call_to_an_agent_writes_is_written_when_its_client_has_left() {
         "role": "user", "parts": [{"kind": "text", "text": "hi"}], "messageId": "m1", "contextId": thread,
     });
     let send = call("message/send", json!({"message": message}));
-    leave(begin(&place, &server, &client, &path, &send));
+    let answer = client.post_within(Duration::from_secs(1), &path, &send);
+    assert!(answer.is_none(), "{answer:?}");
+    assert_eq!(waiting(&place, &server), 1);
     drop(lock);
     until("the message has a run", || {
         !get(&client, &thread, "runs").as_array().unwrap().is_empty()

@@ -120,6 +120,9 @@ fn body(
             let Some(unread) = memory.in_flight(&payer, chunk.len()) else {
                 // Its other streams are not read. It may come back, as to one that broke off.
                 departure.ended();
+                yield Ok(Frame::data(Bytes::from_static(RETRY)));
+                // The head of the response may be among what must reach the connection before it breaks.
+                tokio::time::sleep(FLUSH).await;
                 yield Err(BrokenOff);
                 return;
             };
