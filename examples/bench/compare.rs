@@ -1,6 +1,9 @@
-//! Two builds of `bench_server` in turn: what a change brought, on a machine whose speed is not the same all the time.
+//! Several builds of `bench_server` in turn: what changes brought, on a machine whose speed is not the same all the time.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use crate::{
     Book, Place, Plan, SUPERSTEPS, Storage, measures,
@@ -16,42 +19,49 @@ const PLAN: Plan = Plan {
     in_flight: 0,
 };
 
-/// Prints what the build at `before` and this one measure, the medians of rounds in which both have their turn.
-pub async fn builds(only: &str, before: &Path) {
-    let own = process::own_build();
-    let programs = [before, own.as_path()];
-    println!("| figure | before | after | after, of before |\n|---|---|---|---|");
+/// Prints what the builds at `others` and this one measure: medians of rounds in which each has its turn.
+pub async fn builds(only: &str, others: &[PathBuf]) {
+    let mut programs = others.to_vec();
+    programs.push(process::own_build());
+    let names: Vec<_> = others
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    println!(
+        "| figure | {} | this one | of the first |",
+        names.join(" | ")
+    );
+    println!("|---|{}", "---|".repeat(programs.len() + 1));
     if only != "postgres" {
-        rows(programs, Storage::sqlite).await;
+        rows(&programs, Storage::sqlite).await;
     }
     if only != "sqlite" {
         match std::env::var("TEST_DATABASE_URL") {
-            Ok(url) => rows(programs, |program| Storage::postgres(&url, program)).await,
+            Ok(url) => rows(&programs, |program| Storage::postgres(&url, program)).await,
             Err(_) => println!("Postgres was not measured: set TEST_DATABASE_URL"),
         }
     }
 }
 
 /// The rows of one storage.
-async fn rows(programs: [&Path; 2], storage: impl Fn(&Path) -> Storage) {
-    let mut books: [Vec<Book>; 2] = [vec![], vec![]];
+async fn rows(programs: &[PathBuf], storage: impl Fn(&Path) -> Storage) {
+    let mut books: Vec<Vec<Book>> = programs.iter().map(|_| vec![]).collect();
     for round in 0..PLAN.rounds {
-        // Each comes first as often as the other, or once more.
-        for at in [round % 2, 1 - round % 2] {
-            let is_first = books[at].is_empty();
-            let book = figures(is_first, || storage(programs[at])).await;
+        for turn in 0..programs.len() {
+            // Every round begins with another one.
+            let at = (round + turn) % programs.len();
+            let book = figures(round == 0, || storage(&programs[at])).await;
             books[at].push(book);
         }
     }
     for (at, figure) in books[0][0].figures.iter().enumerate() {
-        let [before, after] = [0, 1].map(|build| median(&books[build], at));
-        println!(
-            "| {} | {} | {} | {:.0} % |",
-            figure.name,
-            with_value(figure, before).measured(),
-            with_value(figure, after).measured(),
-            100.0 * after / before
-        );
+        let medians: Vec<f64> = books.iter().map(|of_build| median(of_build, at)).collect();
+        let shown: Vec<_> = medians
+            .iter()
+            .map(|value| measured(figure, *value))
+            .collect();
+        let share = 100.0 * medians[medians.len() - 1] / medians[0];
+        println!("| {} | {} | {share:.0} % |", figure.name, shown.join(" | "));
     }
 }
 
@@ -110,12 +120,14 @@ fn median(books: &[Book], at: usize) -> f64 {
     workloads::quantile(&values, 0.5)
 }
 
-fn with_value(figure: &Figure, value: f64) -> Figure {
-    Figure {
+/// Another value of a figure, with its unit.
+fn measured(figure: &Figure, value: f64) -> String {
+    let other = Figure {
         name: String::new(),
         value,
         unit: figure.unit,
         goal: Goal::None,
         note: String::new(),
-    }
+    };
+    other.measured()
 }

@@ -4,7 +4,7 @@
 //! make bench                # every figure, on SQLite and on Postgres
 //! make bench QUICK=1        # in five minutes
 //! BENCH_PEERS="name=./start.sh" make bench
-//! make bench BEFORE=path    # this build beside an older build of bench_server, in turn
+//! make bench BEFORE="a b"   # this build beside older builds of bench_server, in turn
 //! ```
 //!
 //! Everything runs in turn, so that ratios are valid on a noisy machine. Postgres is measured when
@@ -184,7 +184,8 @@ async fn main() {
     let only = std::env::var("BENCH_ONLY").unwrap_or_default();
     let before = std::env::var("BENCH_BEFORE").unwrap_or_default();
     if !before.is_empty() {
-        compare::builds(&only, Path::new(&before)).await;
+        let others: Vec<PathBuf> = before.split_whitespace().map(PathBuf::from).collect();
+        compare::builds(&only, &others).await;
         return;
     }
     let (mut book, program) = (Book::default(), process::own_build());
