@@ -70,16 +70,18 @@ deny:
 		echo "NOT CHECKED: advisories, because their database cannot be fetched from here" >&2; \
 	fi
 
-# QUICK=1 takes five minutes and leaves the page in docs/ as it is.
+# QUICK=1 takes five minutes and leaves the page in docs/ as it is. BEFORE="path path" compares this build with
+# older builds of the example bench_server, all in turn, and leaves the page too.
 QUICK ?=
-bench: tools ## measure every figure beside the databases alone, and write docs/figures.md (QUICK=1: a look)
+BEFORE ?=
+bench: tools ## measure every figure beside the databases alone, and write docs/figures.md (QUICK=1: a look; BEFORE=path: beside older builds)
 	$(CARGO) build --release --features allocator --example bench --example bench_server
 	@dir=$${TMPDIR:-/tmp}/backstitch-bench-$$(id -u); \
 	trap 'bash tests/support/postgres.sh stop "$$dir"' EXIT; \
 	url=$${TEST_DATABASE_URL:-$$(POSTGRES_DURABLE=1 bash tests/support/postgres.sh start "$$dir")}; \
 	mkdir -p "$$dir"; touch "$$dir/users"; \
 	page=; [[ -n "$(QUICK)" ]] || page=docs; \
-	TEST_DATABASE_URL=$$url QUICK=$(QUICK) BENCH_PAGE=$${BENCH_PAGE:-$$page} \
+	TEST_DATABASE_URL=$$url QUICK=$(QUICK) BENCH_BEFORE="$(BEFORE)" BENCH_PAGE=$${BENCH_PAGE:-$$page} \
 		flock -s "$$dir/users" "$${CARGO_TARGET_DIR:-target}/release/examples/bench"
 
 docs: tools ## build the guide and the manual of the library, and say where they are

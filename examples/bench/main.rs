@@ -4,6 +4,7 @@
 //! make bench                # every figure, on SQLite and on Postgres
 //! make bench QUICK=1        # in five minutes
 //! BENCH_PEERS="name=./start.sh" make bench
+//! make bench BEFORE="a b"   # this build beside older builds of bench_server, in turn
 //! ```
 //!
 //! Everything runs in turn, so that ratios are valid on a noisy machine. Postgres is measured when
@@ -19,13 +20,17 @@
 
 mod ceilings;
 mod client;
+mod compare;
 mod measures;
 mod page;
 mod process;
 mod sizes;
 mod workloads;
 
-use std::time::Duration;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use page::{Figure, Goal};
 use process::Server;
@@ -71,16 +76,37 @@ impl Plan {
 }
 
 /// Where a server keeps its data.
-enum Storage {
+enum Place {
     Sqlite(tempfile::TempDir),
     Postgres(ceilings::Scratch),
 }
 
+/// A new database, and the program that serves it.
+struct Storage {
+    place: Place,
+    program: PathBuf,
+}
+
 impl Storage {
+    fn sqlite(program: &Path) -> Self {
+        Self {
+            place: Place::Sqlite(tempfile::tempdir().unwrap()),
+            program: program.to_owned(),
+        }
+    }
+
+    /// A database in the cluster at `url`.
+    fn postgres(url: &str, program: &Path) -> Self {
+        Self {
+            place: Place::Postgres(ceilings::Scratch::create(url)),
+            program: program.to_owned(),
+        }
+    }
+
     fn name(&self) -> &'static str {
-        match self {
-            Self::Sqlite(_) => "SQLite",
-            Self::Postgres(_) => "Postgres",
+        match self.place {
+            Place::Sqlite(_) => "SQLite",
+            Place::Postgres(_) => "Postgres",
         }
     }
 
@@ -91,13 +117,14 @@ impl Storage {
 
     /// A server with one more setting.
     fn server_with(&self, setting: (&str, &str)) -> Server {
-        match self {
-            Self::Sqlite(folder) => {
+        match &self.place {
+            Place::Sqlite(folder) => {
                 let data = folder.path().to_str().unwrap();
-                Server::bench(&["--data", data], &[setting])
+                Server::bench(&self.program, &["--data", data], &[setting])
             }
-            Self::Postgres(scratch) => {
-                Server::bench(&[], &[("DATABASE_URL", &scratch.url), setting])
+            Place::Postgres(scratch) => {
+                let settings = [("DATABASE_URL", &*scratch.url), setting];
+                Server::bench(&self.program, &[], &settings)
             }
         }
     }
@@ -105,12 +132,12 @@ impl Storage {
     /// Supersteps a second that the database does alone: what goals are measured by, and the rows that the
     /// server writes.
     fn ceilings(&self, clients: usize, span: Duration) -> (f64, f64) {
-        match self {
-            Self::Sqlite(folder) => {
+        match &self.place {
+            Place::Sqlite(folder) => {
                 let alone = ceilings::sqlite(folder.path(), span);
                 (alone, alone)
             }
-            Self::Postgres(scratch) => (
+            Place::Postgres(scratch) => (
                 ceilings::reference(&scratch.url, clients, span),
                 ceilings::own_rows(&scratch.url, clients, span),
             ),
@@ -118,9 +145,9 @@ impl Storage {
     }
 
     fn database_cpu(&self) -> Duration {
-        match self {
-            Self::Sqlite(_) => Duration::ZERO,
-            Self::Postgres(scratch) => scratch
+        match &self.place {
+            Place::Sqlite(_) => Duration::ZERO,
+            Place::Postgres(scratch) => scratch
                 .postmaster()
                 .map_or(Duration::ZERO, process::tree_cpu),
         }
@@ -131,6 +158,7 @@ impl Storage {
 #[derive(Default)]
 struct Book {
     figures: Vec<Figure>,
+    is_silent: bool,
 }
 
 impl Book {
@@ -142,7 +170,9 @@ impl Book {
             goal,
             note,
         };
-        println!("{}", figure.row());
+        if !self.is_silent {
+            println!("{}", figure.row());
+        }
         self.figures.push(figure);
     }
 }
@@ -152,20 +182,20 @@ impl Book {
 async fn main() {
     let plan = Plan::of_environment();
     let only = std::env::var("BENCH_ONLY").unwrap_or_default();
-    let mut book = Book::default();
+    let before = std::env::var("BENCH_BEFORE").unwrap_or_default();
+    if !before.is_empty() {
+        let others: Vec<PathBuf> = before.split_whitespace().map(PathBuf::from).collect();
+        compare::builds(&only, &others).await;
+        return;
+    }
+    let (mut book, program) = (Book::default(), process::own_build());
     println!("{}", page::HEAD);
     if only != "postgres" {
-        measure(&mut book, plan, || {
-            Storage::Sqlite(tempfile::tempdir().unwrap())
-        })
-        .await;
+        measure(&mut book, plan, || Storage::sqlite(&program)).await;
     }
     match std::env::var("TEST_DATABASE_URL") {
         Ok(url) if only != "sqlite" => {
-            measure(&mut book, plan, || {
-                Storage::Postgres(ceilings::Scratch::create(&url))
-            })
-            .await;
+            measure(&mut book, plan, || Storage::postgres(&url, &program)).await;
         }
         Ok(_) => {}
         Err(_) => println!("Postgres was not measured: set TEST_DATABASE_URL"),
@@ -220,7 +250,7 @@ async fn measure(book: &mut Book, plan: Plan, storage: impl Fn() -> Storage) {
     measures::chats(book, plan, &storage()).await;
     measures::process_figures(book, &storage()).await;
     let fresh = storage();
-    if let Storage::Postgres(_) = &fresh {
+    if let Place::Postgres(_) = fresh.place {
         measures::commits(book, &fresh).await;
         measures::takeover(book, &fresh).await;
     }

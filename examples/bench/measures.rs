@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::{
-    Book, Plan, SUPERSTEPS, Storage,
+    Book, Place, Plan, SUPERSTEPS, Storage,
     client::Client,
     page::Goal,
     process::Server,
@@ -37,7 +37,7 @@ pub async fn supersteps(book: &mut Book, plan: Plan, storage: &Storage) {
         order.sort_by(by_share);
         let middle = order[order.len() / 2];
         let ((steps, ceiling, own), (load, cpu, database)) = (notes[middle], &loads[middle]);
-        let (name, postgres) = (storage.name(), matches!(storage, Storage::Postgres(_)));
+        let (name, postgres) = (storage.name(), matches!(storage.place, Place::Postgres(_)));
         let goal = match (clients, postgres) {
             (8, true) => Goal::AtLeast(100.0),
             (64, true) => Goal::AtLeast(180.0),
@@ -255,7 +255,7 @@ pub async fn process_figures(book: &mut Book, storage: &Storage) {
 
 /// Transactions of one run after the other.
 pub async fn commits(book: &mut Book, storage: &Storage) {
-    let Storage::Postgres(scratch) = storage else {
+    let Place::Postgres(scratch) = &storage.place else {
         return;
     };
     let server = storage.server();

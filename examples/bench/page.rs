@@ -60,7 +60,7 @@ impl Figure {
     }
 
     /// The value with its unit.
-    fn measured(&self) -> String {
+    pub fn measured(&self) -> String {
         let measured = format!("{} {}", number(self.value), self.unit);
         measured.trim_end().to_owned()
     }

@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -12,6 +12,13 @@ use tokio::time::Instant;
 
 /// Clock ticks a second in `/proc`.
 const TICKS: f64 = 100.0;
+
+/// `bench_server`, which was built beside this program.
+pub fn own_build() -> PathBuf {
+    std::env::current_exe()
+        .unwrap()
+        .with_file_name("bench_server")
+}
 
 /// A server as a process of its own.
 pub struct Server {
@@ -23,10 +30,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts `bench_server`, which was built beside this program.
-    pub fn bench(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
-        let own: PathBuf = std::env::current_exe().unwrap();
-        let mut command = Command::new(own.with_file_name("bench_server"));
+    /// Starts a build of `bench_server`.
+    pub fn bench(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(program);
         command
             .args(arguments)
             .envs(environment.iter().copied())

@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use crate::Storage;
+use crate::{Place, Storage};
 
 /// Bytes of rows.
 pub struct Sizes {
@@ -17,9 +17,9 @@ const STATE: [&str; 3] = ["checkpoints", "checkpoint_blobs", "checkpoint_writes"
 /// Measures them once the derived tables are made.
 pub async fn of(storage: &Storage) -> Sizes {
     tokio::time::sleep(Duration::from_secs(2)).await;
-    match storage {
-        Storage::Sqlite(folder) => sqlite(folder.path()),
-        Storage::Postgres(scratch) => {
+    match &storage.place {
+        Place::Sqlite(folder) => sqlite(folder.path()),
+        Place::Postgres(scratch) => {
             let sum = |tables: &str| {
                 let each = tables.split(' ').map(|table| {
                     format!("(SELECT COALESCE(sum(pg_column_size(t.*)), 0) FROM \"{table}\" t)")

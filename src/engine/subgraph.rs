@@ -174,25 +174,25 @@ pub async fn run(
     match result {
         Ok(Stop::Done) => {
             if per_thread {
-                store_at_exit(&mut execution).await?;
+                store_at_exit(&mut execution, false).await?;
             }
             let output = execution.emitted.take().unwrap_or_default();
             callback::graph_end(context, &execution.ns, task, &output);
             Ok(output)
         }
         Ok(Stop::Interrupted(interrupts)) => {
-            store_at_exit(&mut execution).await?;
+            store_at_exit(&mut execution, false).await?;
             Err(SubgraphError::Interrupted(interrupts))
         }
         Ok(Stop::Breakpoint) => {
-            store_at_exit(&mut execution).await?;
+            store_at_exit(&mut execution, false).await?;
             Err(SubgraphError::Interrupted(vec![]))
         }
         Err(error) => {
             // A graph that has used up its supersteps counts as ended: it is not to go on later.
             let ended = execution.supersteps >= context.config.recursion_limit;
             if (!ended || per_thread) && !matches!(error, Error::Storage(_)) {
-                store_at_exit(&mut execution).await?;
+                store_at_exit(&mut execution, false).await?;
             }
             Err(SubgraphError::Failed(error))
         }

@@ -315,9 +315,8 @@ impl Service {
                 idle_resumes: true,
                 unknown_names: false,
             },
-            // The log of a stream is written before the end of the run and behind its supersteps. What a
-            // stateless run leaves is known only behind them.
-            leaves_rest: !handle.publisher.is_logged() && !run.temporary,
+            // The log of a stream is written before the end of the run and behind its supersteps.
+            leaves_rest: !handle.publisher.is_logged(),
             max_tasks: self.inner.options.max_tasks,
             sink: handle.publisher.clone(),
             cancel: handle.cancel.clone(),

@@ -39,7 +39,7 @@ const REFUSED: (&str, &str) = ("InternalError", "the end of the run could not be
 impl Service {
     /// Writes the last supersteps of a run that is done in one transaction with its final row; whether
     /// they and the row are written. Otherwise the supersteps are tried by themselves, and the run has
-    /// failed if they cannot be stored.
+    /// failed if they cannot be stored. Of a run whose thread goes with it they are not written at all.
     pub(super) async fn finish_with_rest(
         &self,
         run: &Run,
@@ -56,6 +56,11 @@ impl Service {
             }
             return false;
         }
+        if run.temporary {
+            // No later run begins with what the last of them left.
+            finished.last = None;
+            return false;
+        }
         let commits = rest.commits();
         for _ in &commits {
             fail_point!("engine::before_commit");
@@ -67,7 +72,7 @@ impl Service {
             status: Status::Success,
             outcome: Outcome::Idle,
             error: None,
-            delete_thread: run.temporary,
+            delete_thread: false,
             left: None,
         };
         match self.shared.parts.runs.finish_with(commits, row).await {

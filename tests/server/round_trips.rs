@@ -176,6 +176,26 @@ fn batch(meter: &dyn Meter, run: &mut impl FnMut()) -> (f64, f64) {
 struct Bounds {
     run: (f64, f64),
     turn: (f64, f64),
+    /// Of a run that stores its last state alone, with the durability `exit`.
+    exit: (f64, f64),
+    /// Of a run whose thread comes and goes with it.
+    stateless: (f64, f64),
+}
+
+/// Measures one kind of run.
+fn costs_at_most(
+    meter: &dyn Meter,
+    what: &str,
+    (most, most_commits): (f64, f64),
+    run: impl FnMut(),
+) {
+    let (statements, commits) = costs(meter, run);
+    println!("{what}: {statements:.1} statements, {commits:.1} commits");
+    assert!(statements <= most, "{statements:.1} statements: {what}");
+    assert!(
+        commits.round() <= most_commits,
+        "{commits:.1} commits: {what}"
+    );
 }
 
 fn runs_cost_little(setup: Setup, meter: &dyn Meter, bounds: &Bounds) {
@@ -183,37 +203,37 @@ fn runs_cost_little(setup: Setup, meter: &dyn Meter, bounds: &Bounds) {
     let client = Client::of(&server);
     let thread = client.thread();
     let chain: Value = json!({"assistant_id": "seq10", "input": {"count": 0, "log": []}});
-    let (statements, commits) = costs(meter, || {
+    costs_at_most(meter, "a run of 12 supersteps", bounds.run, || {
         let state = client.run(&thread, &chain);
         assert!(state["count"].as_i64().unwrap() >= 10, "{state}");
     });
-    println!("a run of 12 supersteps: {statements:.1} statements, {commits:.1} commits");
-    assert!(
-        statements <= bounds.run.0,
-        "{statements:.1} statements a run"
-    );
-    assert!(
-        commits.round() <= bounds.run.1,
-        "{commits:.1} commits a run"
-    );
 
     let chat = client.thread();
     let turn = json!({
         "assistant_id": "chat",
         "input": {"messages": [{"type": "human", "content": "hello"}]},
     });
-    let (statements, commits) = costs(meter, || {
+    costs_at_most(meter, "a turn of a chat", bounds.turn, || {
         client.run(&chat, &turn);
     });
-    println!("a turn of a chat: {statements:.1} statements, {commits:.1} commits");
-    assert!(
-        statements <= bounds.turn.0,
-        "{statements:.1} statements a turn"
+
+    let at_exit = with(chain.clone(), "durability", "exit");
+    costs_at_most(
+        meter,
+        "a run that stores its last state alone",
+        bounds.exit,
+        || {
+            client.run(&thread, &at_exit);
+        },
     );
-    assert!(
-        commits.round() <= bounds.turn.1,
-        "{commits:.1} commits a turn"
-    );
+    let last = client.history(&thread)[0]["checkpoint"].clone();
+    client.run(&thread, &at_exit);
+    assert_eq!(client.history(&thread)[1]["checkpoint"], last);
+
+    costs_at_most(meter, "a stateless run", bounds.stateless, || {
+        let state = client.post("/runs/wait", &chain).json();
+        assert_eq!(state["count"], 10, "{state}");
+    });
 }
 
 /// The state of a thread whose last run ended here is one statement: the level of the client on it, its row,
@@ -344,6 +364,8 @@ fn a_run_takes_few_statements_and_fewer_commits() {
     let bounds = Bounds {
         run: (25.0, 5.0),
         turn: (20.0, 3.0),
+        exit: (15.0, 3.0),
+        stateless: (25.0, 4.0),
     };
     runs_cost_little(setup, &OfPostgres { database, proxy }, &bounds);
 }
@@ -357,6 +379,8 @@ fn a_run_on_sqlite_takes_few_commits() {
     let bounds = Bounds {
         run: (110.0, 3.0),
         turn: (80.0, 3.0),
+        exit: (50.0, 2.0),
+        stateless: (110.0, 2.0),
     };
     runs_cost_little(setup, &OfSqlite(file), &bounds);
 }

@@ -7,11 +7,12 @@ use crate::{
 };
 
 /// In `Exit` durability: stores the last state of a graph that stops, and what is pending. A graph
-/// inside is stored with the root, which may yet go on: its rows lie below the root's.
+/// inside is stored with the root, which may yet go on: its rows lie below the root's. If it `leaves_rest`,
+/// the last state may be left to [`RunWriter::finish_with_rest`](super::writer::RunWriter::finish_with_rest).
 ///
 /// # Errors
 /// The storage failed, or another writer took over.
-pub async fn store_at_exit(execution: &mut Execution) -> Result<(), Error> {
+pub async fn store_at_exit(execution: &mut Execution, leaves_rest: bool) -> Result<(), Error> {
     if !execution.stores_at_exit() {
         return Ok(());
     }
@@ -24,10 +25,14 @@ pub async fn store_at_exit(execution: &mut Execution) -> Result<(), Error> {
         }
         return Ok(());
     }
+    let is_left = leaves_rest && writer.keep_rest().await;
     let stored = execution.current.stored;
     if execution.current.exists && stored != Some(execution.current.id) {
         let checkpoint = execution.checkpoint(stored);
         store(execution, &writer, checkpoint, &[]).await?;
+    }
+    if is_left {
+        return Ok(());
     }
     writer.commit_deferred(execution.current.id).await?;
     if !execution.context.recovery.offers_resume() {

@@ -165,13 +165,18 @@ impl Pipeline {
         self.wait_until(|state| state.count == 0).await
     }
 
+    /// Keeps what is added from now on for [`take_rest`](Self::take_rest).
+    pub fn keep_rest(&self) {
+        self.state.lock().is_ending = true;
+    }
+
     /// The supersteps that are not durable once nothing is under way any more, if only supersteps are
     /// left: to be written with the end of the run.
     ///
     /// # Errors
     /// A write has failed.
     pub async fn take_rest(self: &Arc<Self>) -> Result<Option<Rest>, Error> {
-        self.state.lock().is_ending = true;
+        self.keep_rest();
         self.wait_until(|state| state.under_way.is_none()).await?;
         {
             let mut state = self.state.lock();
@@ -302,7 +307,7 @@ impl Pipeline {
     }
 }
 
-/// The last supersteps of a run that has come to its end, not durable yet.
+/// The last supersteps of a run that has come to its end, not durable yet. Dropped, they are never written.
 pub struct Rest {
     pipeline: Arc<Pipeline>,
     entries: VecDeque<Entry>,

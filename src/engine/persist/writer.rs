@@ -221,6 +221,17 @@ impl RunWriter {
         Ok(())
     }
 
+    /// In `Exit` durability: keeps the one checkpoint that is stored for
+    /// [`finish_with_rest`](Self::finish_with_rest). False if more is to be written than that.
+    pub async fn keep_rest(&self) -> bool {
+        let inner = self.inner.lock().await;
+        let is_all = !inner.queue.has_writes() && inner.queue.deferred.is_empty();
+        if is_all {
+            self.pipeline.keep_rest();
+        }
+        is_all
+    }
+
     /// The last supersteps of the run, if they may become durable with its end; otherwise everything is
     /// durable when this returns.
     ///
@@ -228,7 +239,7 @@ impl RunWriter {
     /// A write failed, or another writer took over.
     pub async fn finish_with_rest(&self) -> Result<Option<Rest>, Error> {
         let has_writes = self.inner.lock().await.queue.has_writes();
-        if has_writes || self.durability != Durability::Async {
+        if has_writes || self.durability == Durability::Sync {
             return self.finish().await.map(|_| None);
         }
         self.pipeline.take_rest().await

@@ -28,7 +28,7 @@ pub async fn finish(
 ) -> Finished {
     let leaves_rest = leaves_rest && matches!(result, Ok(Stop::Done));
     let mut rest = None;
-    let mut stored = store_at_exit(&mut execution).await;
+    let mut stored = store_at_exit(&mut execution, leaves_rest).await;
     let next = if matches!(result, Ok(Stop::Done)) {
         vec![]
     } else {

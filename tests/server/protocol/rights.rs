@@ -124,7 +124,8 @@ fn events_at_every_process_end_when_access_is_withdrawn(place: &Place) {
     // A second process, where there can be one: it is told of nothing.
     let replica = place.is_postgres().then(|| server.replica());
     let ann = Client::of(&server).with_key("key-a");
-    let thread = ann.thread();
+    let thread = new_thread();
+    start(&ann, &thread, "approve", json!({"request": "pay"}));
     let member = format!("/threads/{thread}/members/bob");
     assert!(put(&ann, &member, &json!({"level": "reader"})).status < 300);
     let of_bob = |server| {
@@ -132,7 +133,11 @@ fn events_at_every_process_end_when_access_is_withdrawn(place: &Place) {
         open(&bob, &thread, json!({"channels": ["lifecycle"]}))
     };
     let servers = [Some(&server), replica.as_ref()];
-    let streams: Vec<_> = servers.into_iter().flatten().map(of_bob).collect();
+    let mut streams: Vec<_> = servers.into_iter().flatten().map(of_bob).collect();
+    for stream in &mut streams {
+        // What it shows proves that the access was read before it is withdrawn.
+        assert_eq!(ends(stream, 1).len(), 2);
+    }
     ok(ann.delete(&member), 204);
     for mut stream in streams {
         assert!(stream.breaks(), "it ended as if that were all");

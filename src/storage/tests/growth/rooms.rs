@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::future::join_all;
+use futures::{StreamExt, stream};
 use test_support::place::block_on;
 use uuid::Uuid;
 
@@ -202,7 +202,9 @@ async fn add<S: Rooms>(store: &S, known: &Known, numbers: std::ops::Range<usize>
     };
     let numbers: Vec<usize> = numbers.collect();
     for some in numbers.chunks(64) {
-        join_all(some.iter().map(|number| one(*number))).await;
+        // Fewer than there are connections.
+        let all = stream::iter(some);
+        all.for_each_concurrent(8, |number| one(*number)).await;
         let mine = some
             .iter()
             .map(|number| chunk(known.thread, known.run, *number, false));
