@@ -8,8 +8,8 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// A number of bytes that reservations are made from. One payer may reserve at most a share of it, half if nothing else
-/// is said, so that there is something left for the others.
+/// A number of bytes that reservations are made from. One payer may reserve at most a share of it, so that there is
+/// something left for the others.
 #[derive(Debug)]
 pub struct Budget {
     total: usize,
@@ -65,7 +65,8 @@ pub enum Refusal {
 }
 
 impl Budget {
-    /// A budget of so many bytes.
+    /// A budget of so many bytes, of which one payer may reserve half.
+    #[cfg(test)]
     pub fn new(total: usize) -> Arc<Self> {
         Self::with_share(total, total / 2)
     }

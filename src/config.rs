@@ -18,7 +18,15 @@ use table::{KEYS, Key};
 use values::{age, count, seconds, switch};
 
 use crate::http::{Cors, Hosts};
-use crate::{assistants, crons, engine::RunAhead, store, tree::ttl::Ttl, webhooks};
+use crate::{
+    assistants,
+    contention::shares::Percent,
+    crons,
+    engine::RunAhead,
+    store,
+    tree::{metadata, ttl::Ttl},
+    webhooks,
+};
 
 /// The file read from the working directory when `--config` names no other.
 pub const FILE: &str = "backstitch.toml";
@@ -141,10 +149,14 @@ pub struct Settings {
     pub cors: Option<Cors>,
     /// Bytes for what many requests hold in memory at the same time.
     pub memory_budget: usize,
+    /// How much of connections, streams, requests and memory one principal may have at a time.
+    pub share: Percent,
     /// How long the body of a request may take besides its size at its slowest pace.
     pub body_grace: Duration,
     /// Bytes a second: the slowest pace of a body.
     pub body_pace: usize,
+    /// Bytes a second: the slowest pace at which a client may take a response of known size.
+    pub response_pace: usize,
     /// Connections of clients at the same time.
     pub max_connections: usize,
     /// How long a client may take nothing of a response that the server writes.
@@ -167,6 +179,8 @@ pub struct Settings {
     pub page_bytes: usize,
     /// The config and context that runs have by default, by graph.
     pub graph_defaults: BTreeMap<Arc<str>, assistants::Defaults>,
+    /// How much metadata there may be.
+    pub metadata: metadata::Limits,
     /// How much an assistant may take.
     pub assistants: assistants::Limits,
     /// How long new threads live that name no time.
@@ -293,8 +307,10 @@ impl Settings {
                 .unwrap_or(Hosts::Listed(vec![])),
             cors: layers.optional("cors_origins", Cors::parse)?,
             memory_budget: layers.required("memory_budget", |text| count(text, 64, 1 << 20))? << 20,
+            share: Percent::new(layers.required("share", |text| count(text, 1, 100))?),
             body_grace: layers.required("body_grace", |text| seconds(text, 1))?,
             body_pace: layers.required("body_pace", |text| count(text, 1, 1 << 30))?,
+            response_pace: layers.required("response_pace", |text| count(text, 1, 1 << 30))?,
             max_connections: layers.required("max_connections", |text| count(text, 1, 1 << 20))?,
             stall: layers.required("stall", |text| seconds(text, 1))?,
             requests: layers.required("requests", |text| count(text, 2, 1 << 20))?,
@@ -309,6 +325,7 @@ impl Settings {
             graph_defaults: layers
                 .optional("graph_defaults", resources::graph_defaults)?
                 .unwrap_or_default(),
+            metadata: resources::metadata(layers)?,
             assistants: resources::assistants(layers)?,
             thread_ttl: resources::thread_ttl(layers)?,
             sweep_interval: layers.required("sweep_interval", |text| seconds(text, 1))?,

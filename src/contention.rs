@@ -7,6 +7,7 @@ use std::{collections::HashMap, fmt, hash::Hash, sync::Arc, time::Duration};
 pub mod groups;
 pub mod permits;
 pub mod shares;
+pub mod unlimited;
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::value::{Map, Value};
+use crate::{
+    tree::metadata,
+    value::{Map, Value},
+};
 
 /// The name of an assistant without one.
 pub const UNTITLED: &str = "Untitled";
@@ -48,6 +51,8 @@ pub struct Change {
 pub struct Limits {
     /// Most bytes of one version, as JSON.
     pub bytes: usize,
+    /// How much metadata a version may have.
+    pub metadata: metadata::Limits,
     /// Most versions.
     pub versions: usize,
     /// Most assistants of one principal.
@@ -58,6 +63,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             bytes: 256 << 10,
+            metadata: metadata::Limits::default(),
             versions: 1000,
             most: 50_000,
         }

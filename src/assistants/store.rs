@@ -8,7 +8,7 @@ use super::{
     content::{Change, Content, Limits},
     request::{Columns, Filter, Search},
 };
-use crate::{checkpoint, id::AssistantId, time::Timestamp, tree::metadata, value::Map};
+use crate::{checkpoint, id::AssistantId, time::Timestamp, value::Map};
 
 /// The owner of the assistants that the server makes for its graphs.
 pub const SYSTEM: &str = "";
@@ -193,7 +193,7 @@ pub fn next_content(
         return Err(ChangedAssistant::TooManyVersions);
     }
     let content = row.content.with(change);
-    if let Some(excess) = metadata::excess(&content.metadata) {
+    if let Some(excess) = limits.metadata.excess(&content.metadata) {
         return Err(ChangedAssistant::Metadata(excess));
     }
     let bytes = content.bytes();

@@ -9,7 +9,10 @@ use super::{
 };
 use crate::{
     assistants, crons, store,
-    tree::ttl::{MINUTES_MAX, Ttl, TtlStrategy},
+    tree::{
+        metadata,
+        ttl::{MINUTES_MAX, Ttl, TtlStrategy},
+    },
     value::Value,
     webhooks::{Policy, policy},
 };
@@ -31,11 +34,20 @@ pub fn graph_defaults(text: &str) -> Result<BTreeMap<Arc<str>, assistants::Defau
         .collect()
 }
 
+/// How much metadata there may be.
+pub fn metadata(layers: &Layers) -> Result<metadata::Limits, Error> {
+    Ok(metadata::Limits {
+        keys: layers.required("metadata_keys", |text| count(text, 1, 1000))?,
+        bytes: layers.required("metadata_bytes", |text| count(text, 1000, 1 << 20))?,
+    })
+}
+
 /// How much an assistant may take.
 pub fn assistants(layers: &Layers) -> Result<assistants::Limits, Error> {
     let number = |name, most| layers.required(name, |text| count(text, 1, most));
     Ok(assistants::Limits {
         bytes: number("assistant_bytes", 1 << 24)?,
+        metadata: metadata(layers)?,
         versions: number("assistant_versions", 1 << 20)?,
         most: number("max_assistants", 1 << 30)?,
     })
@@ -60,6 +72,7 @@ pub fn crons(layers: &Layers) -> Result<crons::Options, Error> {
     Ok(crons::Options {
         fires: layers.required("crons", switch)?,
         bytes: layers.required("cron_bytes", |text| count(text, 1, 1 << 24))?,
+        metadata: metadata(layers)?,
         most: layers.required("max_crons", |text| count(text, 1, 1 << 30))?,
         principals: layers
             .optional("api_keys", keys::api_keys)?

@@ -71,8 +71,10 @@ pub const KEYS: &[Key] = keys! {
     hosts "BACKSTITCH_HOSTS": "without keys: names that clients may call besides loopback ones";
     cors_origins "BACKSTITCH_CORS_ORIGINS": "web pages that may call; unset means loopback ones without keys";
     memory_budget "BACKSTITCH_MEMORY_BUDGET" = "768": "MiB for what many requests hold at once";
+    share "BACKSTITCH_SHARE" = "50": "percent of connections, streams, requests and memory for one principal";
     body_grace "BACKSTITCH_BODY_GRACE" = "30": "seconds for a body besides its size at BACKSTITCH_BODY_PACE";
     body_pace "BACKSTITCH_BODY_PACE" = "64000": "bytes a second that a body must come at";
+    response_pace "BACKSTITCH_RESPONSE_PACE" = "64000": "bytes a second that a response of known size must be taken at";
     max_connections "BACKSTITCH_MAX_CONNECTIONS" = "20000": "connections at once; more wait to be accepted";
     stall "BACKSTITCH_STALL" = "30": "seconds that a client may take nothing of a response";
     requests "BACKSTITCH_REQUESTS" = "512": "requests worked on at once";
@@ -84,6 +86,8 @@ pub const KEYS: &[Key] = keys! {
     edit_limit "BACKSTITCH_EDIT_LIMIT" = "16777216": "bytes of a body that writes states or messages";
     page_bytes "BACKSTITCH_PAGE_BYTES" = "8388608": "bytes at which pages of messages or events end";
     graph_defaults "LANGGRAPH_CONFIG": "config and context of runs, as JSON by graph";
+    metadata_keys "BACKSTITCH_METADATA_KEYS" = "64": "keys of metadata";
+    metadata_bytes "BACKSTITCH_METADATA_BYTES" = "16000": "bytes of metadata, as JSON";
     assistant_bytes "BACKSTITCH_ASSISTANT_BYTES" = "262144": "bytes of one version of an assistant";
     assistant_versions "BACKSTITCH_ASSISTANT_VERSIONS" = "1000": "versions of one assistant";
     thread_ttl "BACKSTITCH_THREAD_TTL": "minutes after which new threads expire that name no ttl";

@@ -1,5 +1,5 @@
-//! Shares of what there is a limited number of: one principal gets at most half, so that something is
-//! left for the others.
+//! Shares of what there is a limited number of: one principal gets at most so many percent, half unless a setting says
+//! otherwise, so that something is left for the others.
 
 use std::{
     sync::{
@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use super::permits::{Permit, Permits, Priority};
+use super::{
+    permits::{Permit, Permits, Priority},
+    unlimited::within,
+};
 use crate::fail_point;
 
 /// In whose name a task works, and for what.
@@ -95,6 +98,31 @@ pub fn step_on_behalf_of<T>(principal: &Arc<str>, step: impl FnOnce() -> T) -> T
     NAME.sync_scope(name, step)
 }
 
+/// How much of what there is one principal may have at a time, in percent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Percent(usize);
+
+impl Percent {
+    /// From 1 to 100 of a hundred.
+    pub fn new(percent: usize) -> Self {
+        Self(percent.clamp(1, 100))
+    }
+
+    /// So much of a number of things or bytes: at least one of them.
+    pub fn of(self, number: usize) -> usize {
+        // The product could be too large for a number.
+        let share = number / 100 * self.0 + number % 100 * self.0 / 100;
+        share.max(1)
+    }
+}
+
+impl Default for Percent {
+    /// Half.
+    fn default() -> Self {
+        Self(50)
+    }
+}
+
 /// The principal has its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("other requests of the same principal use its share of the connections to the database")]
@@ -111,9 +139,15 @@ pub struct Share {
 }
 
 impl Shares {
-    /// Of a number of things each principal has at most half; a single one each may have.
+    /// Each principal has at most so many, and may have one.
+    pub fn of_each(most: usize) -> Self {
+        Self(Permits::new(most))
+    }
+
+    /// Of a number of things each principal has at most half.
+    #[cfg(test)]
     pub fn of(number: usize) -> Self {
-        Self(Permits::new(number / 2))
+        Self::of_each(Percent::default().of(number))
     }
 
     /// One more for a principal.
@@ -130,15 +164,13 @@ impl Shares {
     /// One more for the principal in whose name this task works, when it has less than its share.
     ///
     /// # Errors
-    /// It had its share for as long as `limit`.
+    /// It had its share for as long as `limit`, where [`within`] ends the wait.
     pub async fn wait(&self, limit: Duration) -> Result<Share, Full> {
         let Ok(name) = NAME.try_with(Name::clone) else {
             return Ok(Share { _permit: None });
         };
         let permit = self.0.wait(&name.principal, name.priority());
-        let permit = tokio::time::timeout(limit, permit)
-            .await
-            .map_err(|_| Full)?;
+        let permit = within(limit, permit).await.ok_or(Full)?;
         if name.begin() {
             fail_point!(async "shares::begun");
         }
@@ -178,13 +210,18 @@ mod tests {
     }
 
     #[test]
-    fn the_share_is_never_more_than_half() {
+    fn the_share_is_so_many_percent_and_never_nothing() {
         let ann: Arc<str> = "ann".into();
-        for number in 1..=50 {
-            let shares = Shares::of(number);
-            let taken: Vec<_> = std::iter::from_fn(|| shares.take(Some(&ann)).ok()).collect();
-            assert_eq!(taken.len(), (number / 2).max(1), "of {number}");
+        for percent in [1, 25, 50, 100] {
+            for number in 1..=50 {
+                let shares = Shares::of_each(Percent::new(percent).of(number));
+                let taken: Vec<_> = std::iter::from_fn(|| shares.take(Some(&ann)).ok()).collect();
+                let most = (number * percent / 100).max(1);
+                assert_eq!(taken.len(), most, "{percent} % of {number}");
+            }
         }
+        assert_eq!(Percent::new(100).of(usize::MAX), usize::MAX);
+        assert_eq!(Percent::default().of(usize::MAX), usize::MAX / 2);
     }
 
     /// Waits for a share and has it for a second, as often as it is told; when each time ended.

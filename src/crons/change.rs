@@ -42,7 +42,12 @@ impl CronRow {
     ///
     /// # Errors
     /// It would have no valid schedule, an end that is past, or too much metadata.
-    pub(super) fn changed(&self, change: &Change, now: Timestamp) -> Result<Self, Error> {
+    pub(super) fn changed(
+        &self,
+        change: &Change,
+        now: Timestamp,
+        limits: metadata::Limits,
+    ) -> Result<Self, Error> {
         let mut new = self.clone();
         if let Some(schedule) = &change.schedule {
             new.schedule.clone_from(schedule);
@@ -63,7 +68,7 @@ impl CronRow {
             new.on_run_completed = change.on_run_completed;
         }
         new.metadata.extend(change.metadata.clone());
-        if let Some(excess) = metadata::excess(&new.metadata) {
+        if let Some(excess) = limits.excess(&new.metadata) {
             return Err(Error::Metadata(excess));
         }
         for (name, value) in &change.payload {

@@ -19,7 +19,7 @@ use crate::{
     contention::{Lines, Patience},
     id::{AssistantId, CronId, ThreadId},
     time::Timestamp,
-    tree::members::Access,
+    tree::{members::Access, metadata},
     value::{Map, Value},
 };
 
@@ -33,6 +33,8 @@ pub struct Options {
     pub fires: bool,
     /// Most bytes of the payload and metadata of one, as JSON.
     pub bytes: usize,
+    /// How much metadata one may have.
+    pub metadata: metadata::Limits,
     /// Most of one principal.
     pub most: usize,
     /// Who has a key, if keys are needed: the crons of all others make no runs.
@@ -44,6 +46,7 @@ impl Default for Options {
         Self {
             fires: true,
             bytes: 256 << 10,
+            metadata: metadata::Limits::default(),
             most: 50_000,
             principals: None,
         }
@@ -230,7 +233,7 @@ impl Service {
         for _ in 0..ATTEMPTS {
             let old = self.row(viewer.clone(), id).await?;
             let now = self.inner.clock.now(&*self.inner.store).await;
-            let new = old.changed(change, now.map_err(storage)?)?;
+            let new = old.changed(change, now.map_err(storage)?, self.inner.options.metadata)?;
             self.ensure_small(&new)?;
             check(&new)?;
             let written = self.inner.store.replace_cron(old, new).await;

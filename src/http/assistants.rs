@@ -98,7 +98,7 @@ pub(super) async fn create(mut call: Call) -> Result<Response<Body>, Error> {
         parsed.ok_or_else(|| Error::invalid("Invalid assistant ID: must be a UUID"))
     });
     let id: Option<AssistantId> = id.transpose()?;
-    let mut change = change(&fields)?;
+    let mut change = change(&call, &fields)?;
     if change.graph.is_none() {
         return Err(fields.required("graph_id"));
     }
@@ -117,7 +117,7 @@ pub(super) async fn create(mut call: Call) -> Result<Response<Body>, Error> {
 pub(super) async fn patch(mut call: Call) -> Result<Response<Body>, Error> {
     let id = call.path.assistant()?;
     let body = call.json().await?;
-    let change = change(&Fields::of(&body)?)?;
+    let change = change(&call, &Fields::of(&body)?)?;
     let changed = call.assistants().change(call.viewer(), id, change).await;
     let changed = changed.map_err(|error| named(error, id))?;
     Ok(body::json(StatusCode::OK, &changed))
@@ -200,16 +200,17 @@ fn filter(call: &Call, fields: &Fields<'_>) -> Result<Filter, Error> {
 }
 
 /// What a version of an assistant is to consist of.
-fn change(fields: &Fields<'_>) -> Result<Change, Error> {
+fn change(call: &Call, fields: &Fields<'_>) -> Result<Change, Error> {
+    let limits = call.shared.options.metadata;
     let text = |name| Ok::<_, Error>(fields.text(name)?.map(|text| text.to_string()));
-    let config = config(fields)?;
+    let config = config(fields, limits)?;
     let context = fields.map("context")?.cloned();
     config_or_context(&config, context.as_ref().unwrap_or(&Map::new()))?;
     Ok(Change {
         graph: fields.text("graph_id")?.cloned(),
         name: text("name")?,
         description: text("description")?,
-        metadata: metadata(fields)?,
+        metadata: metadata(fields, limits)?,
         config,
         context,
     })

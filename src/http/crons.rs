@@ -42,12 +42,12 @@ pub(super) async fn create_on_thread(call: Call) -> Result<Response<Body>, Error
 async fn create_on(mut call: Call, thread: Option<ThreadId>) -> Result<Response<Body>, Error> {
     let body = call.json().await?;
     let fields = Fields::of(&body)?;
-    let content = parse::content(&fields)?;
+    let options = &call.shared.options;
+    let content = parse::content(&fields, options.metadata)?;
     if content.schedule.is_none() {
         return Err(fields.required("schedule"));
     }
-    let webhooks = &call.shared.options.webhooks;
-    let request = parse::request(fields.map_of(), webhooks, call.requester())?;
+    let request = parse::request(fields.map_of(), options, call.requester())?;
     let new = NewCron {
         id_of_key: call.id_of_key(),
         owner: call.principal(),
@@ -92,11 +92,10 @@ pub(super) async fn patch(mut call: Call) -> Result<Response<Body>, Error> {
     if fields.map_of().is_empty() {
         return Err(Error::bad_request("Request body cannot be empty"));
     }
-    let change = parse::content(&fields)?;
-    let webhooks = &call.shared.options.webhooks;
-    parse::check(&change.payload, webhooks, call.requester())?;
-    let check =
-        |cron: &CronRow| parse::request(&cron.payload, webhooks, call.requester()).map(drop);
+    let options = &call.shared.options;
+    let change = parse::content(&fields, options.metadata)?;
+    parse::check(&change.payload, options, call.requester())?;
+    let check = |cron: &CronRow| parse::request(&cron.payload, options, call.requester()).map(drop);
     let changed = call.crons().change(call.viewer(), id, &change, check);
     Ok(body::json(StatusCode::OK, &changed.await?))
 }

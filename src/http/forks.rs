@@ -79,7 +79,7 @@ async fn make(call: &Call, source: ThreadId, fields: &Fields<'_>) -> Result<Resp
         at: address::of_body(fields)?.address(false)?,
         id: id.map(|text| ids::thread(text)).transpose()?,
         id_of_key: call.id_of_key(),
-        metadata: metadata(fields)?,
+        metadata: metadata(fields, call.shared.options.metadata)?,
         by: call.principal(),
     };
     let made = call.threads().fork(new).await?;

@@ -26,8 +26,7 @@ pub(super) async fn post(mut call: Call) -> Result<Response<Body>, Error> {
     let thread = call.path.thread()?;
     let limit = call.shared.options.edit_limit;
     let body = call.json_upto(limit).await?;
-    let webhooks = &call.shared.options.webhooks;
-    let mut new = parse::post(&body, webhooks, call.requester())?;
+    let mut new = parse::post(&body, &call.shared.options, call.requester())?;
     if let Some(key) = call.run_id {
         for (at, message) in new.post.messages.iter_mut().enumerate() {
             name(message, key, at);

@@ -37,7 +37,10 @@ impl Services {
         // Retained states are a part of what large states may take.
         let cache_bytes = options.state_memory / 4;
         let (patience, poll) = (options.patience, options.poll);
-        let memory = (States::new(options.state_memory), cache_bytes);
+        let memory = (
+            States::with_share(options.state_memory, options.share),
+            cache_bytes,
+        );
         let shared = Shared::new(parts, graphs, drain.clone(), patience, memory, poll);
         let shared = Arc::new(shared);
         let runs = runs::Service::new(shared.clone(), options);

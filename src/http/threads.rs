@@ -57,7 +57,7 @@ pub(super) async fn creation(call: &mut Call) -> Result<Create, Error> {
             .map(|text| ids::thread(text))
             .transpose()?,
         id_of_key: call.id_of_key(),
-        metadata: metadata(&fields)?,
+        metadata: metadata(&fields, call.shared.options.metadata)?,
         if_exists: fields.word("if_exists", IfExists::ALL)?.unwrap_or_default(),
         supersteps: supersteps(&fields)?,
         principal: call.principal(),
@@ -85,7 +85,8 @@ pub(super) async fn patch(mut call: Call) -> Result<Response<Body>, Error> {
     let id = call.path.thread()?;
     let body = call.json().await?;
     let fields = Fields::of(&body)?;
-    let (ttl, metadata) = (ttl(&fields)?, metadata(&fields)?);
+    let metadata = metadata(&fields, call.shared.options.metadata)?;
+    let ttl = ttl(&fields)?;
     let patched = call.threads().patch(id, metadata, ttl).await;
     // LangGraph's server responds with the plain form of 404 here.
     let view = patched.map_err(|error| Error::from(error).plain())?;

@@ -91,8 +91,8 @@ schemas! {
     NotNull = { "type": ["object", "array", "string", "number", "boolean"] };
     /// An object or a list.
     Container = { "type": ["object", "array"] };
-    /// Metadata of at most 64 keys and 16000 bytes.
-    Metadata = { "type": "object", "additionalProperties": true, "maxProperties": 64 };
+    /// Metadata of at most as many keys and bytes as the server allows: 64 and 16000, unless its settings say otherwise.
+    Metadata = { "type": "object", "additionalProperties": true };
     /// A text, or a list of parts.
     Content = { "type": ["string", "array"] };
 }

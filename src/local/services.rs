@@ -21,12 +21,13 @@ const GRAPH: &str = "local";
 pub(super) fn threads(parts: &runs::Parts, graph: &Arc<Compiled>) -> threads::Service {
     let options = runs::Options::default();
     let graphs = [(Arc::from(GRAPH), graph.clone())];
+    let memory = States::with_share(options.state_memory, options.share);
     let shared = Shared::new(
         parts.clone(),
         graphs,
         CancellationToken::new(),
         Patience::default(),
-        (States::new(options.state_memory), CACHE_BYTES),
+        (memory, CACHE_BYTES),
         Duration::from_secs(1),
     );
     let shared = Arc::new(shared.with_only_graph(GRAPH));

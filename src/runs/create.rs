@@ -228,7 +228,11 @@ impl Service {
             claim: None,
             own_metadata: (!temporary).then(|| own_keys(request)),
             thread_metadata: thread_metadata(ids),
-            thread_config: thread_config(request, identity::user_of(resolved.config())),
+            thread_config: thread_config(
+                request,
+                identity::user_of(resolved.config()),
+                self.shared.parts.metadata,
+            ),
             inherits_user: !ids.names_user,
             max_queued: self.inner.options.max_queued,
             access: request.requester.access.at(Level::Writer),

@@ -23,7 +23,7 @@ use super::{
     worker::Freed,
 };
 use crate::{
-    contention::Patience,
+    contention::{Patience, shares::Percent},
     engine::{self, node_cache::Results},
     id::{RunId, ThreadId},
     metrics::Metrics,
@@ -69,8 +69,9 @@ pub struct Options {
     pub stream_log_share: usize,
     /// Bytes of all event streams that their readers have not read, or that are retained for them.
     pub stream_memory: usize,
-    /// Bytes that large states of requests and responses which are being made may take, half of them
-    /// those of one client.
+    /// How much of the memory of streams, and of that for states of requests, one client may have.
+    pub share: Percent,
+    /// Bytes that large states of requests and responses which are being made may take.
     pub state_memory: usize,
     /// Bytes that states of runs may take which are executed, three quarters of them those of one principal. Runs wait
     /// for the memory of the state that they begin with; what it grows by comes on top.
@@ -102,6 +103,7 @@ impl Default for Options {
             stream_log: 256 << 20,
             stream_log_share: 4 << 30,
             stream_memory: 128 << 20,
+            share: Percent::default(),
             state_memory: 256 << 20,
             run_memory: 128 << 20,
             search_limit: Duration::from_secs(30),
@@ -169,11 +171,11 @@ impl Service {
                         bytes: options.stream_memory / 4,
                         ..Retention::default()
                     },
-                    Memory::new(options.stream_memory),
+                    Memory::with_share(options.stream_memory, options.share),
                 )
                 .with_log(log),
                 active: Mutex::default(),
-                memory: RunMemory::new(options.run_memory),
+                memory: RunMemory::with_share(options.run_memory, options.share),
                 reuse: Arc::default(),
                 wake: Notify::new(),
                 probe: Probe::default(),

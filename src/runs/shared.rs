@@ -35,6 +35,7 @@ use crate::{
     tree::{
         self, Thread,
         load::{self, Weighed},
+        metadata,
         read::head::{self, Head},
     },
     value::{Map, Value},
@@ -58,6 +59,8 @@ pub struct Parts {
     pub defaults: BTreeMap<Arc<str>, assistants::Defaults>,
     /// How much an assistant may take.
     pub assistant_limits: assistants::Limits,
+    /// How much metadata a thread may have.
+    pub metadata: metadata::Limits,
     /// How long making a graph for a config may take.
     pub graph_making: Duration,
     /// Schedules by which runs are created.

@@ -55,6 +55,7 @@ fn limited(store: sqlite::Store, settings: &Settings) -> sqlite::Store {
     store
         .with_read_limit(settings.read_limit)
         .with_request_wait(settings.request_wait)
+        .with_share(settings.share)
 }
 
 /// The storage the settings name, in all its roles.
@@ -83,6 +84,7 @@ pub(super) async fn open(settings: &Settings, author: Author) -> anyhow::Result<
             ),
             defaults: author.defaults,
             assistant_limits: settings.assistants,
+            metadata: settings.metadata,
             graph_making: settings.graph_timeout,
             sender: webhooks::Sender::new(
                 settings.webhooks.clone(),
@@ -105,6 +107,7 @@ pub(super) async fn open(settings: &Settings, author: Author) -> anyhow::Result<
                 patience: patience(settings),
                 read_limit: settings.read_limit,
                 request_wait: settings.request_wait,
+                share: settings.share,
                 notifications: settings.notifications,
                 ..postgres::Options::new(url.reveal()).with_connections(settings.connections)
             };

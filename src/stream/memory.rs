@@ -11,6 +11,8 @@ use std::{
 
 use parking_lot::Mutex;
 
+use crate::contention::shares::Percent;
+
 /// What has frames in memory that are counted.
 pub(super) trait Holder: Send + Sync {
     /// What is in memory, and for whom.
@@ -35,9 +37,12 @@ const STEP: usize = 16 << 10;
 const SMALL: usize = 16 << 10;
 
 /// Counts the bytes of all streams. Beyond the limit the client loses frames whose streams have the most: their slowest
-/// readers are cut off. A client that has no more than its share, which is half, loses nothing as long as another has more.
+/// readers are cut off. A client that has no more than its share loses nothing as long as another has more.
 pub struct Memory {
     limit: usize,
+    /// The most that one client may have while others have something, and the most of what all clients were sent and have
+    /// not taken.
+    share: usize,
     used: AtomicUsize,
     /// Streams, some of which may be gone.
     streams: Mutex<Vec<Weak<dyn Holder>>>,
@@ -94,15 +99,22 @@ impl OfClient {
 }
 
 impl Memory {
-    /// Memory of so many bytes.
-    pub fn new(limit: usize) -> Arc<Self> {
+    /// Memory of so many bytes, of which each client has this share.
+    pub fn with_share(limit: usize, share: Percent) -> Arc<Self> {
         Arc::new(Self {
             limit,
+            share: share.of(limit),
             used: AtomicUsize::new(0),
             streams: Mutex::default(),
             making_room: Mutex::default(),
             in_flight: Mutex::default(),
         })
+    }
+
+    /// Memory of so many bytes, of which each client has half.
+    #[cfg(test)]
+    pub fn new(limit: usize) -> Arc<Self> {
+        Self::with_share(limit, Percent::default())
     }
 
     /// All of it, in bytes.
@@ -115,11 +127,11 @@ impl Memory {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Frames that are handed to a connection of a client, until they are dropped. All that clients have not taken is half
-    /// of the memory at the most, since no room can be made of it: `None` for one that has its part of that and asks
+    /// Frames that are handed to a connection of a client, until they are dropped. All that clients have not taken is one
+    /// share of the memory at the most, since no room can be made of it: `None` for one that has its part of that and asks
     /// for more.
     pub fn in_flight(self: &Arc<Self>, payer: &Arc<str>, bytes: usize) -> Option<InFlight> {
-        if !self.in_flight.lock().add(payer, bytes, self.limit / 2) {
+        if !self.in_flight.lock().add(payer, bytes, self.share) {
             return None;
         }
         let mut counted = Counted::of(self.clone());
@@ -157,7 +169,7 @@ impl Memory {
             let Some((payer, client)) = with_streams.max_by_key(|(_, client)| client.bytes) else {
                 return;
             };
-            let has_too_much = client.bytes > self.limit / 2;
+            let has_too_much = client.bytes > self.share;
             if used <= self.limit && (!has_too_much || used <= self.limit / 4 * 3) {
                 return;
             }

@@ -11,7 +11,6 @@ use crate::{
     tree::{
         self, Copied, ErrorKind, IfExists, NewCopy, NewThread, event, fork,
         members::Level,
-        metadata,
         search::{SortBy, ThreadFilter, ThreadPage},
         store::rows::{ForkCursor, NewEvent, ThreadEvent},
         ttl::{Expiry, Ttl},
@@ -195,7 +194,8 @@ impl Service {
     /// 422: it would be too much. No such thread, or the storage failed.
     pub async fn patch(&self, id: ThreadId, metadata: Map, ttl: Option<Ttl>) -> Result<View> {
         let (mut tx, thread) = self.begin(id).await?;
-        metadata::merged(&thread.metadata, metadata.clone())?;
+        let limits = self.shared.parts.metadata;
+        limits.merged(&thread.metadata, metadata.clone())?;
         tx.patch_thread(id, metadata).await?;
         if let Some(ttl) = ttl {
             tx.set_ttl(id, ttl).await?;

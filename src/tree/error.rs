@@ -61,7 +61,7 @@ impl Error {
     pub fn state_too_large(weight: u64, most: u64, instead: &str) -> Self {
         let detail = format!(
             "The state counts as {weight} bytes (those of many small values count several times), more than the \
-             limit of {most}: raise BACKSTITCH_MEMORY_BUDGET{instead}"
+             limit of {most}: raise BACKSTITCH_MEMORY_BUDGET or BACKSTITCH_SHARE{instead}"
         );
         Self::refused(ErrorKind::TooLarge, "too_large", detail)
     }

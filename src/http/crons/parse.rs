@@ -3,14 +3,15 @@
 use crate::{
     crons::{Change, CronRow, request::OnRunCompleted},
     http::{
+        Options,
         parse::{fields::Fields, metadata::metadata},
         runs::parse_run,
         server::Error,
     },
     runs::request::{Requester, Run},
     time::Timestamp,
+    tree::metadata::Limits,
     value::{Map, Value},
-    webhooks::Policy,
 };
 
 /// The fields of a cron that are those of its runs.
@@ -51,7 +52,7 @@ const OF_ADDRESSES: [&str; 5] = [
 ];
 
 /// The fields that are a cron's own. Those of its runs are in the payload.
-pub(super) fn content(fields: &Fields<'_>) -> Result<Change, Error> {
+pub(super) fn content(fields: &Fields<'_>, limits: Limits) -> Result<Change, Error> {
     let text = |name| Ok::<_, Error>(fields.text(name)?.map(|text| text.to_string()));
     let end_time = match fields.map_of().get("end_time") {
         None => None,
@@ -78,7 +79,7 @@ pub(super) fn content(fields: &Fields<'_>) -> Result<Change, Error> {
         end_time,
         enabled: fields.flag("enabled")?,
         on_run_completed: fields.word("on_run_completed", OnRunCompleted::ALL)?,
-        metadata: metadata(fields)?,
+        metadata: metadata(fields, limits)?,
         payload,
     })
 }
@@ -96,18 +97,18 @@ fn end_time(text: &str) -> Option<Option<Timestamp>> {
 }
 
 /// Checks what a change says of the runs, as if it said no more.
-pub(super) fn check(change: &Map, webhooks: &Policy, requester: Requester) -> Result<(), Error> {
+pub(super) fn check(change: &Map, options: &Options, requester: Requester) -> Result<(), Error> {
     let mut body = change.clone();
     body.retain(|_, value| !value.is_null());
     // Whatever it says, the assistant stays.
     body.insert("assistant_id", uuid::Uuid::nil().to_string());
-    request(&body, webhooks, requester).map(drop)
+    request(&body, options, requester).map(drop)
 }
 
 /// The run that a body or a payload requests.
 pub(super) fn request(
     payload: &Map,
-    webhooks: &Policy,
+    options: &Options,
     requester: Requester,
 ) -> Result<Run, Error> {
     let mut body = Map::with_capacity(OF_RUNS.len());
@@ -123,16 +124,20 @@ pub(super) fn request(
     if let Some(configurable) = configurable {
         configurable.retain(|key, _| !OF_ADDRESSES.contains(&&**key));
     }
-    parse_run(&Value::map(body), false, webhooks, requester)
+    parse_run(&Value::map(body), false, options, requester)
 }
 
-/// The run that a cron requests. Its webhook was checked when it was stored, and is when it is called.
+/// The run that a cron requests. Its metadata was checked when it was stored; so was
+/// its webhook, and it is when it is called.
 pub(in crate::http) fn request_of(cron: &CronRow) -> Result<Run, String> {
     let mut payload = cron.payload.clone();
     let webhook = payload.remove("webhook");
     let requester = Requester::of_cron(cron);
-    let run =
-        request(&payload, &Policy::default(), requester).map_err(|error| error.to_string())?;
+    let options = Options {
+        metadata: Limits::NONE,
+        ..Options::default()
+    };
+    let run = request(&payload, &options, requester).map_err(|error| error.to_string())?;
     Ok(Run {
         webhook: webhook.and_then(|url| url.as_str().map(Into::into)),
         ..run

@@ -13,6 +13,7 @@ use incoming::{incoming, too_large};
 
 use crate::{
     http::{
+        Options,
         parse::{address, fields::Fields},
         runs::parse_run,
         server::Error,
@@ -26,13 +27,12 @@ use crate::{
         store::rows::Position,
     },
     value::Value,
-    webhooks::Policy,
 };
 
 /// The body of a post.
 pub(super) fn post(
     body: &Value,
-    webhooks: &Policy,
+    options: &Options,
     requester: Requester,
 ) -> Result<NewPost, Error> {
     let fields = Fields::of(body)?;
@@ -83,7 +83,7 @@ pub(super) fn post(
             as_node,
         },
         by: requester.principal.clone(),
-        run: run(&fields, webhooks, requester)?,
+        run: run(&fields, options, requester)?,
         lineage,
     })
 }
@@ -151,7 +151,7 @@ fn expected_head(body: &Value, fields: &Fields<'_>) -> Result<Option<Option<Arc<
     Ok(fields.text("expected_head")?.cloned().map(Some))
 }
 
-fn run(fields: &Fields<'_>, webhooks: &Policy, requester: Requester) -> Result<Option<Run>, Error> {
+fn run(fields: &Fields<'_>, options: &Options, requester: Requester) -> Result<Option<Run>, Error> {
     let Some(body) = fields.any("run") else {
         return Ok(None);
     };
@@ -165,7 +165,7 @@ fn run(fields: &Fields<'_>, webhooks: &Policy, requester: Requester) -> Result<O
     if !address::of_body(&inner)?.is_empty() {
         return Err(fields.refuse("run", "The run starts where the messages are stored"));
     }
-    parse_run(body, false, webhooks, requester).map(Some)
+    parse_run(body, false, options, requester).map(Some)
 }
 
 #[cfg(test)]
@@ -184,7 +184,7 @@ mod tests {
     fn a_post_has_one_message_or_several() {
         let one = post(
             &value!({"role": "user", "content": "hi", "id": "a"}),
-            &Policy::default(),
+            &Options::default(),
             Requester::unrestricted(),
         )
         .unwrap();
@@ -196,7 +196,7 @@ mod tests {
             {"role": "assistant", "content": [{"type": "text", "text": "x"}]},
             {"role": "tool", "content": "3", "tool_call_id": "c"}
         ], "expected_head": null, "activate": false, "on_existing": "replace"});
-        let two = post(&two, &Policy::default(), Requester::unrestricted())
+        let two = post(&two, &Options::default(), Requester::unrestricted())
             .unwrap()
             .post;
         assert_eq!(two.messages[0].message["type"], "ai");
@@ -259,7 +259,7 @@ mod tests {
         ] {
             let text = body.to_json().chars().take(90).collect::<String>();
             assert_eq!(
-                refused(post(&body, &Policy::default(), Requester::unrestricted())).0,
+                refused(post(&body, &Options::default(), Requester::unrestricted())).0,
                 status,
                 "{text}"
             );
@@ -269,7 +269,7 @@ mod tests {
             {"role": "user", "content": "b", "id": "1"}
         ]});
         assert_eq!(
-            refused(post(&twice, &Policy::default(), Requester::unrestricted())).0,
+            refused(post(&twice, &Options::default(), Requester::unrestricted())).0,
             422
         );
     }

@@ -17,7 +17,7 @@ use crate::{
     },
     stream::protocol::MODES,
     threads,
-    tree::{self, members::Level},
+    tree::{self, members::Level, metadata::Limits},
     value::{Map, Value},
 };
 
@@ -31,6 +31,8 @@ pub struct Starter {
     threads: threads::Service,
     thread: ThreadId,
     requester: Requester,
+    /// How much metadata runs may have.
+    metadata: Limits,
     /// The id of the run, from the idempotency key of the request.
     id: Option<RunId>,
     /// The run that an earlier attempt of the request may have created.
@@ -43,6 +45,7 @@ impl Starter {
             runs: call.runs().clone(),
             threads: call.threads().at(Level::Writer),
             thread,
+            metadata: call.shared.options.metadata,
             id: call.run_id,
             earlier: call.earlier_run(),
             requester: Requester {
@@ -104,7 +107,7 @@ impl Starter {
         };
         let assistant = assistant.ok_or_else(|| Fault::no_interrupt(&first))?;
         let mut run = self.run_of(assistant);
-        put_config(&mut run, &fields).map_err(Fault::argument)?;
+        put_config(&mut run, &fields, self.metadata).map_err(Fault::argument)?;
         run.command = Some(command);
         run.open_interrupts = responses.keys().cloned().collect();
         match self.create(run).await {
@@ -154,7 +157,7 @@ impl Starter {
             assistant.ok_or_else(|| Error::invalid("run.start requires an assistant_id."))?;
         let mut run = self.run_of(ids::assistant(assistant));
         run.input = fields.any("input").map(classic);
-        put_config(&mut run, &fields)?;
+        put_config(&mut run, &fields, self.metadata)?;
         put_address(&mut run, &fields)?;
         for name in STRATEGY {
             if let Some(strategy) = fields.word(name, Strategy::ALL)? {

@@ -10,6 +10,7 @@ pub(in crate::http) use config::{config, config_or_context};
 
 use crate::{
     http::{
+        Options,
         parse::{
             address,
             fields::{self, Fields},
@@ -25,8 +26,8 @@ use crate::{
             Requester, Run, Star,
         },
     },
+    tree::metadata::Limits,
     value::Value,
-    webhooks::Policy,
 };
 
 /// Longest delay of a run.
@@ -38,8 +39,7 @@ const BATCH_MAX: usize = 1000;
 /// Reads and checks the body.
 pub(super) async fn run(call: &mut Call, stateless: bool) -> Result<Run, Error> {
     let body = call.json().await?;
-    let webhooks = &call.shared.options.webhooks;
-    let run = parse(&body, stateless, webhooks, call.requester())?;
+    let run = parse(&body, stateless, &call.shared.options, call.requester())?;
     let id = call.run_id;
     Ok(Run { id, ..run })
 }
@@ -66,10 +66,10 @@ pub(super) async fn batch(call: &mut Call) -> Result<Vec<Run>, Error> {
             "At most {BATCH_MAX} runs may be created together"
         )));
     }
-    let webhooks = &call.shared.options.webhooks;
+    let options = &call.shared.options;
     let requester = call.requester();
     let read = |(at, item): (usize, &Value)| {
-        parse(item, true, webhooks, requester.clone()).map(|run| Run {
+        parse(item, true, options, requester.clone()).map(|run| Run {
             // A repeated request finds all of its runs.
             id: call.run_id.map(|first| first.following(at)),
             ..run
@@ -82,7 +82,7 @@ pub(super) async fn batch(call: &mut Call) -> Result<Vec<Run>, Error> {
 pub(in crate::http) fn parse(
     body: &Value,
     stateless: bool,
-    webhooks: &Policy,
+    options: &Options,
     requester: Requester,
 ) -> Result<Run, Error> {
     let fields = Fields::of(body)?;
@@ -91,7 +91,7 @@ pub(in crate::http) fn parse(
     let mut run = Run::of(ids::assistant(assistant), requester);
     run.input = fields.any("input").cloned();
     run.command = command(&fields, stateless)?;
-    put_config(&mut run, &fields)?;
+    put_config(&mut run, &fields, options.metadata)?;
     run.context = fields.map("context")?.cloned().unwrap_or_default();
     config_or_context(&run.config, &run.context)?;
     run.stream_mode = modes(&fields)?;
@@ -110,7 +110,7 @@ pub(in crate::http) fn parse(
     // Feedback is not collected.
     fields.texts("feedback_keys")?;
     if let Some(url) = fields.text("webhook")? {
-        let checked = webhooks.check(url);
+        let checked = options.webhooks.check(url);
         checked.map_err(|refused| Error::invalid(refused.to_string()))?;
         run.webhook = Some(url.clone());
     }
@@ -129,10 +129,14 @@ pub(in crate::http) fn parse(
 }
 
 /// The config that a run has, and its metadata.
-pub(in crate::http) fn put_config(run: &mut Run, fields: &Fields<'_>) -> Result<(), Error> {
-    run.config = config(fields)?;
-    run.metadata = metadata(fields)?;
-    check_with_config(fields, &run.config, &run.metadata)
+pub(in crate::http) fn put_config(
+    run: &mut Run,
+    fields: &Fields<'_>,
+    limits: Limits,
+) -> Result<(), Error> {
+    run.config = config(fields, limits)?;
+    run.metadata = metadata(fields, limits)?;
+    check_with_config(fields, &run.config, &run.metadata, limits)
 }
 
 /// Where a run starts. Its config has been read.

@@ -67,14 +67,15 @@ impl Shared {
         drain: CancellationToken,
         cut: CancellationToken,
     ) -> Self {
+        let share = options.share;
         Self {
             responses: services.runs().states().budget().clone(),
             services,
-            slots: Slots::new(options.max_requests, options.request_wait),
-            bodies: Budget::new(options.body_memory),
+            slots: Slots::new(options.max_requests, share, options.request_wait),
+            bodies: Budget::with_share(options.body_memory, share.of(options.body_memory)),
             streams: Arc::new(Semaphore::new(options.max_streams)),
             sockets: TaskTracker::new(),
-            stream_shares: Shares::of(options.max_streams),
+            stream_shares: Shares::of_each(share.of(options.max_streams)),
             drain,
             cut,
             options,
@@ -284,8 +285,8 @@ impl Call {
     pub fn stream_slot(&self) -> Result<StreamSlot, Error> {
         let share = self.shared.stream_shares.take(self.viewer().as_ref());
         let share = share.map_err(|_| {
-            let detail = "Half of the event streams that this server has are yours already: close \
-                          some, or let the operator raise BACKSTITCH_MAX_STREAMS";
+            let detail = "You have as many event streams as one client may have: close some, or let the operator \
+                          raise BACKSTITCH_MAX_STREAMS or BACKSTITCH_SHARE";
             Error::new(StatusCode::TOO_MANY_REQUESTS, detail).with_code("too_many_streams")
         })?;
         let slot = self.shared.streams.clone().try_acquire_owned();

@@ -151,8 +151,8 @@ impl Dispatcher {
             *response.body_mut() = body::full(Bytes::new());
         }
         let progress = Progress::of_stream().unwrap_or(of_connection);
-        let limit = options.stall_timeout;
-        Ok(response.map(|body| Guarded::new(body, busy, progress, limit)))
+        let slowest = options.slowest();
+        Ok(response.map(|body| Guarded::new(body, busy, progress, slowest)))
     }
 
     async fn respond(

@@ -219,8 +219,9 @@ impl From<checkpoint::Error> for Error {
             ),
             E::ShareUsed(_) => Self::new(
                 StatusCode::TOO_MANY_REQUESTS,
-                "Other requests of yours use your half of this server's connections to its database: wait for \
-                 their responses, send fewer at once or ask for less with each, and try again.",
+                "Other requests of yours use your share of this server's connections to its database: wait for \
+                 their responses, send fewer at once or ask for less with each, and try again. The operator sets \
+                 BACKSTITCH_SHARE and BACKSTITCH_CONNECTIONS.",
             )
             .with_code("too_many_requests"),
             E::Corrupt(_) | E::Database(_) => Self::internal(&error),

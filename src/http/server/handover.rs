@@ -108,31 +108,33 @@ impl HttpBody for HandedOver {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
     use tokio_util::task::TaskTracker;
 
     use super::*;
-    use crate::http::server::{body, connection::Activity};
+    use crate::http::server::{body, connection::Activity, progress::Slowest};
 
-    fn handed_over(bytes: usize) -> (Pin<Box<ResponseBody>>, Arc<Activity>) {
+    fn handed_over(bytes: usize, pace: usize) -> (Pin<Box<ResponseBody>>, Arc<Activity>) {
         let activity = Activity::new();
         let stall = Duration::from_secs(30);
         let progress = activity.progress().clone();
         let whole = body::full(vec![b'x'; bytes]);
         let open = TaskTracker::new().token();
-        let guarded = Guarded::new(whole, activity.enter(false), progress.clone(), stall);
+        let slowest = Slowest { stall, pace };
+        let guarded = Guarded::new(whole, activity.enter(false), progress.clone(), slowest);
         (Box::pin(in_time(guarded, progress, stall, open)), activity)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_arrives_as_it_was_and_keeps_its_size() {
-        let (body, _activity) = handed_over(200_000);
+        let (body, _activity) = handed_over(200_000, 64_000);
         assert_eq!(body.size_hint().exact(), Some(200_000));
         assert_eq!(body.collect().await.unwrap().to_bytes().len(), 200_000);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_of_which_nothing_is_taken_breaks_off() {
-        let (mut body, _activity) = handed_over(200_000);
+        let (mut body, _activity) = handed_over(200_000, 64_000);
         assert!(body.frame().await.unwrap().is_ok());
         tokio::time::sleep(Duration::from_secs(31)).await;
         let mut frames = vec![];
@@ -144,5 +146,19 @@ mod tests {
             [true, false],
             "the one that was ready, and the break"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_of_known_size_that_is_taken_below_its_pace_breaks_off() {
+        // At these paces it takes 10 s and 100 s, besides the 30 s of a stall; at that of its client 800 s.
+        for (pace, seconds) in [(64_000, 40..80), (6_400, 130..170)] {
+            let (mut body, _activity) = handed_over(640_000, pace);
+            let begin = Instant::now();
+            while let Some(Ok(_)) = body.frame().await {
+                tokio::time::sleep(Duration::from_secs(20)).await;
+            }
+            let took = begin.elapsed().as_secs();
+            assert!(seconds.contains(&took), "{pace}: {took} s");
+        }
     }
 }

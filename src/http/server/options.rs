@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use super::{auth::Keys, cors::Cors, hosts::Hosts, own::Own};
-use crate::webhooks::Policy;
+use super::{auth::Keys, cors::Cors, hosts::Hosts, own::Own, progress::Slowest};
+use crate::{contention::shares::Percent, tree::metadata, webhooks::Policy};
 
 /// Limits and switches of the server. [`Options::default`] is fit for production.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct Options {
     pub body_values: usize,
     /// Most bytes of a response that are stored for an idempotency key.
     pub stored_response: usize,
-    /// Bytes that the bodies of requests in progress may take, half of them those of one client.
+    /// Bytes that the bodies of requests in progress may take.
     pub body_memory: usize,
     /// Bytes of content at which pages of messages and of events end.
     pub page_bytes: usize,
@@ -27,13 +27,20 @@ pub struct Options {
     pub body_grace: Duration,
     /// That pace, in bytes a second.
     pub body_pace: usize,
+    /// The slowest pace at which a client may take a response of known size, in bytes a second, once `stall_timeout` is
+    /// over.
+    pub response_pace: usize,
+    /// How much of the requests, of the streams and of the memory for bodies one principal may have at a time.
+    pub share: Percent,
+    /// How much metadata threads, runs, assistants and crons may have.
+    pub metadata: metadata::Limits,
     /// How long a connection without requests stays open.
     pub idle_timeout: Duration,
     /// How long a client may read nothing while the server writes to it.
     pub stall_timeout: Duration,
     /// Connections at the same time; more wait to be accepted.
     pub max_connections: usize,
-    /// Handlers that run at the same time; more requests wait. One principal has at most half.
+    /// Handlers that run at the same time; more requests wait.
     pub max_requests: usize,
     /// Those of one connection.
     pub connection_requests: usize,
@@ -70,6 +77,14 @@ impl Options {
         self.keys.is_open() && self.own.authentication.is_none()
     }
 
+    /// How slowly clients may take responses.
+    pub fn slowest(&self) -> Slowest {
+        Slowest {
+            stall: self.stall_timeout,
+            pace: self.response_pace,
+        }
+    }
+
     /// Whether a setting lets everybody read what has this path.
     pub fn is_public(&self, path: &str) -> bool {
         match path {
@@ -92,6 +107,9 @@ impl Default for Options {
             page_bytes: 8 << 20,
             body_grace: Duration::from_secs(30),
             body_pace: 64_000,
+            response_pace: 64_000,
+            share: Percent::default(),
+            metadata: metadata::Limits::default(),
             idle_timeout: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(30),
             max_connections: 20_000,

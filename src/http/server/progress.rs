@@ -20,14 +20,21 @@ use super::{
     connection::Busy,
 };
 
-/// The slowest a whole body may be taken, in bytes a second, once the limit of a stall is over.
-const BYTES_PER_SECOND: f64 = 64_000.0;
 /// Most bytes that are handed to the connection at once, so that what waits for the client is known.
 const PIECE: usize = 16 << 10;
 
 tokio::task_local! {
     /// That of the HTTP/2 stream that a task serves.
     static STREAM: Arc<Progress>;
+}
+
+/// How slowly a client may take a response.
+#[derive(Clone, Copy, Debug)]
+pub struct Slowest {
+    /// How long it may take nothing.
+    pub stall: Duration,
+    /// Bytes a second of a whole response of known size, once that time is over.
+    pub pace: usize,
 }
 
 /// By when the client of a response must take more of it.
@@ -101,10 +108,11 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    pub fn new(body: Body, busy: Busy, progress: Arc<Progress>, limit: Duration) -> Self {
+    pub fn new(body: Body, busy: Busy, progress: Arc<Progress>, slowest: Slowest) -> Self {
         let now = Instant::now();
         let size = body.size_hint().exact();
-        let time = |size: u64| Duration::from_secs_f64(size as f64 / BYTES_PER_SECOND);
+        let Slowest { stall: limit, pace } = slowest;
+        let time = |size: u64| Duration::from_secs_f64(size as f64 / pace.max(1) as f64);
         let guarded = Self {
             end: size.map(|size| now + limit + time(size)),
             body,

@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     budget::{Refusal, Reservation},
+    contention::unlimited::without_limit,
     runs::{Listing, listing::IN_MEMORY},
     value::Value,
 };
@@ -27,17 +28,17 @@ use crate::{
 const CHUNK: usize = 64 << 10;
 
 /// Checks that the client may see what was read.
-trait Confirm: Fn() -> BoxFuture<'static, Result<(), Error>> + Send + 'static {}
+trait Confirm: Fn() -> BoxFuture<'static, Result<(), Error>> + Send + Sync + 'static {}
 
-impl<F: Fn() -> BoxFuture<'static, Result<(), Error>> + Send + 'static> Confirm for F {}
+impl<F: Fn() -> BoxFuture<'static, Result<(), Error>> + Send + Sync + 'static> Confirm for F {}
 
 /// The response with an array of rows. The memory for it is reserved until its last byte was taken.
 /// `large` names the fields that a request can leave out with `select`.
 ///
 /// # Errors
 /// 413 when one row alone is too large, 503 when too many lists are being read; or a row failed
-/// before the head of the response was there. One that fails later breaks the body off, so that no
-/// client takes it for a shorter list.
+/// before the head of the response was there. Later they wait for their turns as long as it takes; one that fails
+/// breaks the body off, so that no client takes it for a shorter list.
 pub async fn respond<E>(
     call: &Call,
     rows: Listing<Value, E>,
@@ -87,7 +88,7 @@ fn reserve(
             });
             let detail = format!(
                 "One item of the list counts as {largest} bytes (those of many small values count several times), more than \
-                 the limit of {most}: raise BACKSTITCH_MEMORY_BUDGET{hint}"
+                 the limit of {most}: raise BACKSTITCH_MEMORY_BUDGET or BACKSTITCH_SHARE{hint}"
             );
             Error::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
         }
@@ -132,11 +133,16 @@ where
         yield Frame::data(Bytes::from(first));
         loop {
             let mut chunk = vec![];
-            let more = array.gather(&mut chunk).await.map_err(broken_off)?;
-            confirm().await.map_err(|error| {
-                tracing::info!(error = %error.detail, "a list breaks off");
-                BrokenOff
-            })?;
+            let read = async {
+                let more = array.gather(&mut chunk).await.map_err(broken_off)?;
+                confirm().await.map_err(|error| {
+                    tracing::info!(error = %error.detail, "a list breaks off");
+                    BrokenOff
+                })?;
+                Ok::<_, BrokenOff>(more)
+            };
+            // What has begun goes on as long as its client is there.
+            let more = without_limit(read).await?;
             yield Frame::data(Bytes::from(chunk));
             if !more {
                 return;
@@ -145,19 +151,9 @@ where
     }
 }
 
-/// Logs why a list ends in the middle. That its client uses more at once than its share is no failure
-/// of this server.
-fn broken_off<E>(error: E) -> BrokenOff
-where
-    Error: From<E>,
-    E: fmt::Display,
-{
-    let reason = error.to_string();
-    if Error::from(error).status == StatusCode::TOO_MANY_REQUESTS {
-        tracing::info!(error = %reason, "a list breaks off");
-    } else {
-        tracing::error!(error = %reason, "a list breaks off");
-    }
+/// Logs why a list ends in the middle: the storage failed, since it waits for all else.
+fn broken_off(error: impl fmt::Display) -> BrokenOff {
+    tracing::error!(%error, "a list breaks off");
     BrokenOff
 }
 
@@ -189,16 +185,24 @@ impl<E> Array<E> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        time::Duration,
     };
 
     use futures::stream;
     use hyper::body::Body as _;
 
     use super::*;
-    use crate::value;
+    use crate::{
+        checkpoint,
+        contention::shares::{Shares, on_behalf_of},
+        http::server::attributed::attribute,
+        value,
+    };
 
     fn failure() -> Error {
         Error::unavailable("no more")
@@ -262,6 +266,35 @@ mod tests {
         assert_eq!(early.unwrap_err(), failure());
         let late = array(failing(10).boxed(), allowed, ()).await.unwrap();
         late.into_body().collect().await.unwrap_err();
+    }
+
+    /// A row that fills the head of a response, and one that is read in the share of a principal.
+    fn rows_in_share(shares: &Shares) -> BoxStream<'static, Result<Value, Error>> {
+        let shares = shares.clone();
+        let second = async move {
+            let share = shares.wait(Duration::from_secs(10)).await;
+            share.map_err(checkpoint::Error::from)?;
+            Ok(value!("second"))
+        };
+        rows(1, CHUNK, &Arc::default())
+            .chain(stream::once(second))
+            .boxed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_has_begun_waits_for_the_share_of_its_principal_as_long_as_it_takes() {
+        let (shares, ann): (_, Arc<str>) = (Shares::of(1), "ann".into());
+        let held = shares.take(Some(&ann)).unwrap();
+        // One that has not is refused.
+        let late = array(rows_in_share(&shares).skip(1).boxed(), allowed, ());
+        let refused = on_behalf_of(Some(ann.clone()), late).await.unwrap_err();
+        assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+        let begun = array(rows_in_share(&shares), allowed, ()).await.unwrap();
+        let list = tokio::spawn(text(attribute(begun, Some(ann))));
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        assert!(!list.is_finished());
+        drop(held);
+        assert!(list.await.unwrap().ends_with(r#","second"]"#));
     }
 
     #[tokio::test]

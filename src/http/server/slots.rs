@@ -16,7 +16,10 @@ use tracing::Instrument;
 use super::{body::Body, error::Error};
 use crate::{
     abandon,
-    contention::permits::{Permit, Permits, Priority},
+    contention::{
+        permits::{Permit, Permits, Priority},
+        shares::Percent,
+    },
     http::parse::params::Query,
 };
 
@@ -54,16 +57,16 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// So many, and the longest wait for one.
-    pub fn new(most: usize, limit: Duration) -> Self {
+    /// So many, of which each principal has this share, and the longest wait for one.
+    pub fn new(most: usize, share: Percent, limit: Duration) -> Self {
         Self {
             all: Arc::new(Semaphore::new(most)),
-            shares: Permits::new(most / 2),
+            shares: Permits::new(share.of(most)),
             limit,
         }
     }
 
-    /// Waits for a slot. Of the slots of a known principal at most half are taken at once; without
+    /// Waits for a slot. A known principal has its share of all slots at the most; without
     /// keys there is only one client. Whoever stops to wait has taken nothing.
     ///
     /// # Errors
@@ -205,8 +208,8 @@ impl Needed {
 
 fn principal_has_its_share() -> Error {
     too_many(
-        "Other requests of yours are half of those that this server works on at once: wait for their responses or \
-         send fewer at once, and try again.",
+        "Other requests of yours are all that one client may have worked on at once: wait for their responses or \
+         send fewer at once, and try again. The operator sets BACKSTITCH_SHARE and BACKSTITCH_REQUESTS.",
     )
 }
 
@@ -284,7 +287,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_too_long_is_told_for_whom() {
-        let slots = Arc::new(Slots::new(4, LIMIT));
+        let slots = Arc::new(Slots::new(4, Percent::default(), LIMIT));
         let connection = ConnectionSlots::new;
         let (ann, bob): (Arc<str>, Arc<str>) = ("ann".into(), "bob".into());
         let (small, large) = (connection(1), connection(9));
@@ -323,7 +326,7 @@ mod tests {
 
     /// A request that waits for so long for its principal's share, and then for one of all slots.
     async fn status_after(of_own: Duration) -> Option<u16> {
-        let slots = Slots::new(2, LIMIT);
+        let slots = Slots::new(2, Percent::default(), LIMIT);
         let connection = ConnectionSlots::new(9);
         let (ann, bob): (Arc<str>, Arc<str>) = ("ann".into(), "bob".into());
         let held = slots.take(&connection, Some(&ann)).await.unwrap();
@@ -351,7 +354,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_slot_that_was_lent_is_had_again_before_new_ones_and_all_its_waits_have_one_limit() {
-        let slots = Slots::new(2, LIMIT);
+        let slots = Slots::new(2, Percent::default(), LIMIT);
         let connection = ConnectionSlots::new(9);
         let ann: Arc<str> = "ann".into();
         let take = || slots.take(&connection, Some(&ann));
@@ -389,7 +392,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_slot_that_was_lent_is_had_again_before_new_requests_of_its_connection() {
-        let slots = Slots::new(9, LIMIT);
+        let slots = Slots::new(9, Percent::default(), LIMIT);
         let connection = ConnectionSlots::new(1);
         let take = || slots.take(&connection, None);
         let slot = take().await.unwrap();
@@ -421,7 +424,7 @@ mod tests {
 
     #[tokio::test]
     async fn slots_are_bounded_by_connection_by_principal_and_in_all() {
-        let slots = Slots::new(4, LIMIT);
+        let slots = Slots::new(4, Percent::default(), LIMIT);
         let connection = ConnectionSlots::new;
         let (ann, bob): (Arc<str>, Arc<str>) = ("ann".into(), "bob".into());
         let (small, large) = (connection(1), connection(9));

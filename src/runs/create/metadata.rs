@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     runs::request::{self, Ids, identity},
-    tree::metadata::BYTES_MAX,
+    tree::metadata::Limits,
     value::{Map, Value},
 };
 
@@ -27,12 +27,12 @@ const COLLECTED: [&str; 5] = [
 
 /// What a thread collects of its runs' config: everything but `configurable`, of which it keeps the user of the
 /// first assistant that has one.
-pub fn thread_config(request: &request::Run, of_assistant: Option<&Value>) -> Map {
+pub fn thread_config(request: &request::Run, of_assistant: Option<&Value>, limits: Limits) -> Map {
     let mut config = request.config.clone();
     // Other fields are configurable, and would add up from run to run.
     config.retain(|key, _| COLLECTED.contains(&&**key));
     // A name of any length is none that a list of threads could show.
-    let user = of_assistant.filter(|user| user.rough_size() <= BYTES_MAX);
+    let user = of_assistant.filter(|user| user.rough_size() <= limits.bytes);
     let user = user.map(|user| ("user_id".into(), user.clone()));
     config.insert("configurable", Value::map(user.into_iter().collect()));
     config

@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     budget::{Budget, Reservation},
+    contention::shares::Percent,
     runs::listing::{BATCH_BYTES, IN_MEMORY},
 };
 
@@ -31,13 +32,20 @@ pub struct RunMemory {
 }
 
 impl RunMemory {
-    /// So many bytes. One principal may have three quarters of them.
-    pub fn new(bytes: usize) -> Self {
+    /// So many bytes. One principal may have three quarters of them, and this share of what small states have beside them.
+    pub fn with_share(bytes: usize, share: Percent) -> Self {
+        let small = bytes / BESIDE;
         Self {
             states: Budget::with_share(bytes, bytes - bytes / OTHERS),
-            small: Budget::new(bytes / BESIDE),
+            small: Budget::with_share(small, share.of(small)),
             cancelled: Budget::with_share(LEAST, LEAST),
         }
+    }
+
+    /// So many bytes, of which one principal may have half of what small states have beside them.
+    #[cfg(test)]
+    pub fn new(bytes: usize) -> Self {
+        Self::with_share(bytes, Percent::default())
     }
 
     /// All of it, in bytes.

@@ -8,6 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     budget::{Budget, Refusal, Reservation},
+    contention::shares::Percent,
     runs::listing::{BATCH_BYTES, IN_MEMORY},
     store::memory::ItemMemory,
     tree::{
@@ -34,15 +35,21 @@ pub struct States {
 const REQUESTS: &str = "requests of runs";
 
 impl States {
-    /// So many bytes of memory.
-    pub fn new(bytes: usize) -> Self {
+    /// So many bytes of memory, of which each client has this share.
+    pub fn with_share(bytes: usize, share: Percent) -> Self {
         Self {
-            budget: Budget::new(bytes),
+            budget: Budget::with_share(bytes, share.of(bytes)),
             beside: Arc::new(Semaphore::new(1)),
             list_beside: Arc::new(Semaphore::new(1)),
             result_beside: Arc::new(Semaphore::new(1)),
             request_beside: Arc::new(Semaphore::new(1)),
         }
+    }
+
+    /// So many bytes of memory, of which each client has half.
+    #[cfg(test)]
+    pub fn new(bytes: usize) -> Self {
+        Self::with_share(bytes, Percent::default())
     }
 
     /// What their memory is reserved from.
@@ -411,7 +418,7 @@ mod tests {
         let whole = memory.reserve_state(10 << 20, "").unwrap();
         assert_eq!(budget.reserved(), 60 << 20);
         let code = |weight| match memory.reserve_state(weight, " or so").unwrap_err() {
-            Error::Refused { code, detail, .. } => (code, detail.contains("BUDGET or so")),
+            Error::Refused { code, detail, .. } => (code, detail.contains("SHARE or so")),
             other => panic!("{other}"),
         };
         assert_eq!(code((10 << 20) + 1), ("too_large", true));

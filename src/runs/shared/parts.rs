@@ -5,7 +5,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use super::Parts;
 #[cfg(feature = "server")]
 use crate::contention::Patience;
-use crate::{assistants, checkpoint::Saver, crons, runs, store, stream, tree, webhooks};
+use crate::{
+    assistants,
+    checkpoint::Saver,
+    crons, runs, store, stream,
+    tree::{self, metadata},
+    webhooks,
+};
 
 /// A storage in all its roles.
 pub(crate) trait Storage:
@@ -54,6 +60,7 @@ impl Parts {
             assistants: store.clone(),
             defaults: BTreeMap::new(),
             assistant_limits: assistants::Limits::default(),
+            metadata: metadata::Limits::default(),
             graph_making: Duration::ZERO,
             outbox: store,
             #[cfg(feature = "server")]

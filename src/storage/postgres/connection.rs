@@ -18,7 +18,8 @@ use crate::{
     abandon, checkpoint,
     contention::{
         Patience,
-        shares::{Share, Shares},
+        shares::{Percent, Share, Shares},
+        unlimited::has_limit,
     },
 };
 
@@ -50,6 +51,8 @@ pub struct Options {
     /// How long a request may wait for the share that its principal has of the connections, and a reader of a stored
     /// stream for its turn.
     pub request_wait: Duration,
+    /// How much of the connections of each kind one principal may have at a time.
+    pub share: Percent,
     /// How many may wait for one thread or tree, and for how long.
     pub patience: Patience,
     /// Whether processes let each other know by LISTEN and NOTIFY what they did, on one connection more.
@@ -66,6 +69,7 @@ impl Options {
             read_limit: Duration::from_secs(5),
             trees: 4,
             request_wait: Duration::from_secs(10),
+            share: Percent::default(),
             patience: Patience::default(),
             notifications: true,
         }
@@ -96,7 +100,7 @@ impl fmt::Debug for Options {
     }
 }
 
-/// How long to wait for a free connection before the caller gets an error.
+/// How long to wait for a free connection before the caller gets an error, unless its waits have no limit.
 const ACQUIRE: Duration = Duration::from_secs(1);
 /// How long opening one connection may take, unless the URL sets another limit.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -123,8 +127,7 @@ pub(super) const PATIENT: &str = "-c statement_timeout=15000 -c lock_timeout=100
 /// join than by looking each up would read whole tables.
 pub(super) const KEYED: &str = "-c enable_hashjoin=off -c enable_mergejoin=off";
 
-/// Some of the connections; one principal has at most half of them at a time, besides those that read its stored
-/// streams.
+/// Some of the connections; one principal has at most its share of them at a time.
 #[derive(Clone)]
 pub(crate) struct Pool {
     connections: managed::Pool<Connections>,
@@ -221,7 +224,7 @@ impl Pools {
             client::sweep(&connections, PLAN_AGE);
             Ok(Pool {
                 connections,
-                shares: Shares::of(size),
+                shares: Shares::of_each(options.share.of(size)),
                 wait: options.request_wait,
             })
         };
@@ -321,7 +324,13 @@ pub(crate) fn connection_reason(error: &tokio_postgres::Error) -> String {
 
 /// A connection from the pool.
 pub(crate) async fn acquire(pool: &Pool) -> Result<Object, Failure> {
-    pool.connections.get().await.map_err(|error| match error {
+    let pool = &pool.connections;
+    let mut limits = pool.timeouts();
+    if !has_limit() {
+        limits.wait = None;
+    }
+    let connection = pool.timeout_get(&limits).await;
+    connection.map_err(|error| match error {
         PoolError::Backend(error) => Failure::Database(error),
         other => Failure::Final(checkpoint::Error::Unavailable(reason(&other))),
     })

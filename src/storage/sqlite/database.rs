@@ -13,6 +13,7 @@ use super::{
     error::Error,
     migrate,
 };
+use crate::contention::shares::Percent;
 
 /// Where the data is and how durable it is.
 #[derive(Clone, Debug)]
@@ -57,6 +58,13 @@ impl Store {
     #[must_use]
     pub fn with_request_wait(mut self, wait: std::time::Duration) -> Self {
         self.readers.set_wait(wait);
+        self
+    }
+
+    /// Sets how many percent of what reads one principal may have at a time.
+    #[must_use]
+    pub fn with_share(mut self, share: Percent) -> Self {
+        self.readers.set_share(share);
         self
     }
 

@@ -12,6 +12,7 @@ use crate::{
         CheckpointId, Page, PageScope, Saver, StoredRows,
         frame::{self, Chains, Decoded},
     },
+    contention::unlimited::within,
     id::{BranchId, TreeId},
     runs::{
         Listing,
@@ -29,7 +30,7 @@ use crate::{
 
 /// How long a list waits for the memory of results.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long it waits for its turn beside that, while the client of another list reads.
+/// How long it waits for its turn beside that, while the client of another list reads, unless its waits have no limit.
 const LONG: Duration = Duration::from_secs(60);
 
 /// How a decoded checkpoint becomes the state that clients see.
@@ -167,7 +168,7 @@ async fn results_of(memory: &ReadMemory, weight: u64, more: u64) -> Result<Resul
 /// could never have it beside what the list has, such parts are read one by one beside it.
 ///
 /// # Errors
-/// Another list has been read beside it for long.
+/// Another list has been read beside it for long, where the waits of this one have a limit.
 async fn results_beside(
     memory: &ReadMemory,
     states: &States,
@@ -177,10 +178,10 @@ async fn results_beside(
     let patience = if could_have { PATIENCE } else { Duration::ZERO };
     let reserved = tokio::time::timeout(patience, memory.wait(more)).await;
     let Ok(reservation) = reserved else {
-        let beside = tokio::time::timeout(LONG, states.list_beside()).await;
+        let beside = within(LONG, states.list_beside()).await;
         return Ok(ResultMemory {
             _reservation: None,
-            _beside: beside.map_err(|_| Error::NoMemory)?,
+            _beside: beside.ok_or(Error::NoMemory)?,
         });
     };
     Ok(ResultMemory {
@@ -246,5 +247,29 @@ fn retain_writes(thread: &Thread, decoded: &mut Decoded, owner: Option<BranchId>
             keep_own_writes(decoded, thread.active_branch);
         }
         None => keep_first_writes(decoded),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::contention::{shares::Percent, unlimited::without_limit};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_has_begun_waits_for_its_turn_as_long_as_its_waits_have_no_limit() {
+        let states = States::with_share(100 << 20, Percent::default());
+        let ann: Arc<str> = "ann".into();
+        let memory = states.read_by(ann.clone());
+        let _taken = states.budget().charge(&ann, 50 << 20);
+        let held = states.list_beside().await;
+        let wait = || results_beside(&memory, &states, 10 << 20, true);
+        assert!(matches!(wait().await, Err(Error::NoMemory)));
+        let mut waits = std::pin::pin!(without_limit(wait()));
+        let ten_minutes = Duration::from_secs(600);
+        assert!(timeout(ten_minutes, waits.as_mut()).await.is_err());
+        drop(held);
+        assert!(waits.await.unwrap()._beside.is_some());
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     http::{parse::fields::Fields, server::Error},
-    tree::metadata::BYTES_MAX,
+    tree::metadata::Limits,
     value::{Map, Value},
 };
 
@@ -24,7 +24,7 @@ pub(in crate::http) fn config_or_context(config: &Map, context: &Map) -> Result<
 }
 
 /// The field `config`, its known fields checked.
-pub(in crate::http) fn config(fields: &Fields<'_>) -> Result<Map, Error> {
+pub(in crate::http) fn config(fields: &Fields<'_>, limits: Limits) -> Result<Map, Error> {
     let Some(value) = fields.any("config") else {
         return Ok(Map::default());
     };
@@ -36,9 +36,11 @@ pub(in crate::http) fn config(fields: &Fields<'_>) -> Result<Map, Error> {
     // Every list of threads has them.
     let shown = SHOWN.iter().filter_map(|name| value.get(name));
     let bytes: usize = shown.map(|value| value.to_json().len()).sum();
-    if bytes > BYTES_MAX {
-        let detail =
-            format!("`tags` and `run_name` have {bytes} bytes, at most {BYTES_MAX} are allowed");
+    if bytes > limits.bytes {
+        let detail = format!(
+            "`tags` and `run_name` have {bytes} bytes, at most {} are allowed (BACKSTITCH_METADATA_BYTES)",
+            limits.bytes
+        );
         return Err(fields.refuse("config", detail));
     }
     // The run itself fails on less than one.

@@ -4,7 +4,7 @@ use super::*;
 use crate::{runs::request::Assistant, value, value::Map};
 
 fn parsed(body: Value) -> Result<Run, Error> {
-    parse(&body, false, &Policy::default(), Requester::unrestricted())
+    parse(&body, false, &Options::default(), Requester::unrestricted())
 }
 
 fn refused(mut body: Value, stateless: bool) -> (u16, String) {
@@ -13,7 +13,7 @@ fn refused(mut body: Value, stateless: bool) -> (u16, String) {
     let error = parse(
         &body,
         stateless,
-        &Policy::default(),
+        &Options::default(),
         Requester::unrestricted(),
     )
     .unwrap_err();

@@ -38,7 +38,7 @@ impl ReaderTurns {
         let turns = (connections / 2).max(1);
         Self {
             turns: Arc::new(Semaphore::new(turns)),
-            shares: Shares::of(turns),
+            shares: Shares::of_each(turns / 2),
             of_all: of_all.clone(),
             limit,
         }

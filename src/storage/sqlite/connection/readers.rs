@@ -15,7 +15,10 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::{sync::oneshot, time::Instant};
 
-use crate::{checkpoint::Error, contention::shares::Shares};
+use crate::{
+    checkpoint::Error,
+    contention::shares::{Percent, Shares},
+};
 
 /// How many reads go on at once. What a read decodes within its first mebibyte is in no budget, so that each more of them
 /// takes memory.
@@ -49,8 +52,6 @@ impl Readers {
         let (queue, jobs) = mpsc::channel::<Job>();
         let jobs = Arc::new(Mutex::new(jobs));
         let limit = Arc::new(AtomicU64::new(LIMIT));
-        // Of three a principal has two: with one, each of its long searches would hold up all that it reads.
-        let shares = Shares::of(connections.len() + 1);
         let threads = connections
             .into_iter()
             .map(|mut db| {
@@ -59,10 +60,10 @@ impl Readers {
                     .name("sqlite-reader".into())
                     .spawn(move || serve(&mut db, &jobs, &limit))
             })
-            .collect::<io::Result<_>>()?;
+            .collect::<io::Result<Vec<_>>>()?;
         Ok(Self {
             queue: Some(Arc::new(queue)),
-            shares,
+            shares: shares(threads.len(), Percent::default()),
             wait: WAIT,
             threads,
             limit,
@@ -73,6 +74,11 @@ impl Readers {
     pub(crate) fn set_limit(&self, limit: Duration) {
         let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
         self.limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// Sets how much of the threads one principal may have.
+    pub(crate) fn set_share(&mut self, share: Percent) {
+        self.shares = shares(self.threads.len(), share);
     }
 
     /// Sets how long a principal may wait for its share.
@@ -137,6 +143,12 @@ impl Drop for Readers {
             let _ = thread.join();
         }
     }
+}
+
+/// What principals may have of so many threads. Of three it is two where it is half: with one, each of its long searches
+/// would hold up all that a principal reads.
+fn shares(threads: usize, share: Percent) -> Shares {
+    Shares::of_each(share.of(threads + 1).min(threads))
 }
 
 fn serve(db: &mut Connection, jobs: &Mutex<mpsc::Receiver<Job>>, limit: &AtomicU64) {

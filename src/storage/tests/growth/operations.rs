@@ -132,6 +132,7 @@ async fn assistants<S: Rooms>(store: &S, known: &Known) {
         bytes: 1 << 20,
         versions: 10,
         most: 1 << 20,
+        ..Limits::default()
     };
     let change = Change {
         name: Some("again".into()),

@@ -1,0 +1,43 @@
+//! Work that waits for its turns as long as it takes, since it cannot be refused any more.
+
+use std::time::Duration;
+
+tokio::task_local! {
+    static WITHOUT_LIMIT: ();
+}
+
+/// Work whose waits have no limit of time: for shares of principals, for connections to the database and for memory.
+/// Nobody else may wait for what it has meanwhile, and whoever it waits for must come to an end by itself.
+pub async fn without_limit<T>(work: impl Future<Output = T>) -> T {
+    WITHOUT_LIMIT.scope((), work).await
+}
+
+/// Whether the waits of this task have limits.
+pub fn has_limit() -> bool {
+    WITHOUT_LIMIT.try_with(|()| ()).is_err()
+}
+
+/// What is waited for, unless the limit is over before and the waits of this task have one.
+pub async fn within<T>(limit: Duration, wait: impl Future<Output = T>) -> Option<T> {
+    if has_limit() {
+        tokio::time::timeout(limit, wait).await.ok()
+    } else {
+        Some(wait.await)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_ends_with_its_limit_unless_it_has_none() {
+        let minute = Duration::from_secs(60);
+        let wait = || within(minute, sleep(10 * minute));
+        assert_eq!(wait().await, None);
+        assert_eq!(without_limit(wait()).await, Some(()));
+        assert_eq!(wait().await, None, "what follows has a limit again");
+    }
+}
