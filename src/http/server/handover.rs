@@ -151,7 +151,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_of_known_size_that_is_taken_below_its_pace_breaks_off() {
         // At these paces it takes 10 s and 100 s, besides the 30 s of a stall; at that of its client 800 s.
-        for (pace, seconds) in [(64_000, 40..80), (6_400, 130..170)] {
+        for (pace, seconds) in [(64_000, 40..100), (6_400, 130..190)] {
             let (mut body, _activity) = handed_over(640_000, pace);
             let begin = Instant::now();
             while let Some(Ok(_)) = body.frame().await {
