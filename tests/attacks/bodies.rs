@@ -2,7 +2,8 @@
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::time::Duration;
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
 
 use test_support::client::Client;
 use test_support::on_both_storages;
@@ -15,6 +16,7 @@ use crate::siege::{MIB, Memory, Waits, Watch, rounds};
 on_both_storages!(
     a_body_of_empty_lists_is_refused_before_it_is_parsed,
     unfinished_bodies_of_one_client_leave_memory_for_another,
+    a_body_that_comes_in_its_time_is_read_and_a_slower_one_refused,
 );
 
 fn a_body_of_empty_lists_is_refused_before_it_is_parsed(place: &Place) {
@@ -89,4 +91,44 @@ fn is_refused(mut socket: &TcpStream) -> bool {
         "{text}"
     );
     !text.is_empty()
+}
+
+fn a_body_that_comes_in_its_time_is_read_and_a_slower_one_refused(place: &Place) {
+    let setup = Setup::example("reference_server")
+        .env("BACKSTITCH_BODY_GRACE", "2")
+        .env("BACKSTITCH_BODY_PACE", "2000");
+    let server = place.start(setup);
+    let watch = Watch::of(&server);
+    let client = &Client::of(&server);
+    // Two seconds, and one for each 2,000 bytes that came.
+    let times = [(20, 2), (4001, 4)].map(|(bytes, time)| (bytes, Duration::from_secs(time)));
+    let body = |bytes: usize| format!("{{{}}}", " ".repeat(bytes - 2));
+    scope(|scope| {
+        for (bytes, time) in times {
+            scope.spawn(move || {
+                let held = client.hold("POST", "/threads", &[], body(bytes).as_bytes());
+                sleep(time - Duration::from_secs(1));
+                assert_eq!(held.finish().status, 200, "{bytes} bytes");
+            });
+            scope.spawn(move || {
+                let text = &body(bytes)[1..];
+                let chunk = format!("{:x}\r\n{text}\r\n", bytes - 1);
+                let begin = Instant::now();
+                let mut refused = client.open_chunked("/threads", chunk.as_bytes());
+                let took = begin.elapsed();
+                println!("{bytes} bytes: refused after {took:?}");
+                assert_eq!(refused.status, 408, "{bytes} bytes");
+                assert!(
+                    String::from_utf8(refused.rest())
+                        .unwrap()
+                        .contains("too slowly")
+                );
+                assert!(
+                    took >= time && took < time + Duration::from_secs(5),
+                    "{took:?}"
+                );
+            });
+        }
+    });
+    watch.held("slow bodies", 64 * MIB);
 }

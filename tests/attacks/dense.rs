@@ -60,7 +60,7 @@ fn states_of_tiny_items_are_shown_one_by_one_in_little_memory_and_at_once_or_are
     place: &Place,
 ) {
     let mut server = place.start(setup());
-    let threads = threads(&Client::of(&server), 40 * rounds());
+    let threads = threads(&Client::of(&server), 28 * rounds());
     server.restart();
     let client = Client::of(&server);
     let watch = Watch::of(&server);
@@ -149,7 +149,7 @@ fn runs_with_requests_of_tiny_items_are_executed_a_few_at_a_time(place: &Place) 
 fn runs_with_requests_of_tiny_items_that_become_due_together_begin_a_few_at_a_time(place: &Place) {
     let server = place.start(larger());
     let client = Client::of(&server);
-    let runs = created(&client, 30, &with(dense(500, LARGE), "after_seconds", 3600));
+    let runs = created(&client, 20, &with(dense(500, LARGE), "after_seconds", 3600));
     let watch = Watch::of(&server);
     let due = "UPDATE runs SET run_at = created_at";
     execute(place, &server, due).unwrap();

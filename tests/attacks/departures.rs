@@ -11,8 +11,12 @@ use test_support::server::{Server, Setup};
 use test_support::talk::{get, ok, until};
 
 use crate::locks::{locked, patient, waiting_statements};
+use crate::siege::{MIB, Watch};
 
 const AGENT: &str = "agent";
+
+/// What calls may take that wait.
+const MOST: u64 = 64 * MIB;
 
 fn call(method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
@@ -33,15 +37,16 @@ fn agent(client: &Client) -> String {
     format!("/a2a/{}", found[0]["assistant_id"].as_str().unwrap())
 }
 
-/// How many statements of requests wait for a table. Those of whoever looks for runs that wait or are lost do so too,
+/// The statements of requests that wait for a table. Those of whoever looks for runs that wait or are lost do so too,
 /// and begin with rows that they name, and so do those that remove what is old.
-fn waiting(place: &Place, server: &Server) -> usize {
+fn waiting(place: &Place, server: &Server) -> Vec<String> {
     let own = |statement: &String| {
         let text = statement.trim_start();
         text.starts_with("WITH ") || text.starts_with("DELETE ")
     };
-    let statements = waiting_statements(place, server);
-    statements.iter().filter(|one| !own(one)).count()
+    let mut statements = waiting_statements(place, server);
+    statements.retain(|one| !own(one));
+    statements
 }
 
 /// Leaves a call whose statement waits for a table, and has the table locked anew behind that statement: whatever the
@@ -54,17 +59,19 @@ fn left(place: &Place, server: &Server, client: &Client, table: &str, path: &str
         let answer = client.post_within(Duration::from_secs(1), path, call);
         assert!(answer.is_none(), "{answer:?}");
         assert_eq!(
-            waiting(place, server),
+            waiting(place, server).len(),
             1,
             "its statement is with the database"
         );
         let second = scope.spawn(|| locked(url, &lock));
-        until("the lock is behind it", || waiting(place, server) == 2);
+        until("the lock is behind it", || {
+            waiting(place, server).len() == 2
+        });
         drop(first);
         let _second = second.join().unwrap();
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_secs(1) {
-            assert_eq!(waiting(place, server), 0, "{call}");
+            assert_eq!(waiting(place, server), [""; 0], "{call}");
             sleep(Duration::from_millis(10));
         }
     });
@@ -89,6 +96,7 @@ fn reads_of_agents_and_tools_stop_when_their_client_leaves() {
             call("ListTasks", json!({"contextId": task["contextId"]})),
         ),
     ];
+    let watch = Watch::of(&server);
     for (table, read) in &reads {
         assert!(ok(client.post(&path, read), 200)["result"].is_object());
         left(&place, &server, &client, table, &path, read);
@@ -98,6 +106,7 @@ fn reads_of_agents_and_tools_stop_when_their_client_leaves() {
     left(&place, &server, &client, "assistants", "/mcp", &read);
     assert!(ok(client.post("/mcp", &read), 200)["result"].is_object());
     left(&place, &server, &client, "assistants", "/mcp", &read);
+    watch.held("reads that are left", MOST);
 }
 
 #[test]
@@ -106,6 +115,7 @@ fn what_a_call_to_an_agent_writes_is_written_when_its_client_has_left() {
     let (server, client) = serve(&place);
     let path = agent(&client);
     let thread = client.thread();
+    let watch = Watch::of(&server);
     let lock = locked(
         place.url().unwrap(),
         "LOCK TABLE runs IN ACCESS EXCLUSIVE MODE",
@@ -116,9 +126,10 @@ fn what_a_call_to_an_agent_writes_is_written_when_its_client_has_left() {
     let send = call("message/send", json!({"message": message}));
     let answer = client.post_within(Duration::from_secs(1), &path, &send);
     assert!(answer.is_none(), "{answer:?}");
-    assert_eq!(waiting(&place, &server), 1);
+    assert_eq!(waiting(&place, &server).len(), 1);
     drop(lock);
     until("the message has a run", || {
         !get(&client, &thread, "runs").as_array().unwrap().is_empty()
     });
+    watch.held("a message that is left", MOST);
 }

@@ -17,6 +17,7 @@ on_both_storages!(
     what_shows_single_messages_of_a_state_above_the_share_shows_the_rest,
     what_is_more_than_a_read_goes_on_with_a_state_above_the_share,
     results_that_a_state_shows_count_as_a_part_of_it,
+    a_state_of_as_many_bytes_as_a_client_may_have_is_shown_and_one_of_a_byte_more_is_not,
 );
 
 /// Of a server with as little memory one client has room for a state of 1.8 MB.
@@ -179,4 +180,35 @@ fn results_that_a_state_shows_count_as_a_part_of_it(place: &Place) {
     };
     assert!(whole.iter().any(is_shown));
     watch.held("results that a state shows", MOST);
+}
+
+fn a_state_of_as_many_bytes_as_a_client_may_have_is_shown_and_one_of_a_byte_more_is_not(
+    place: &Place,
+) {
+    let mut server = started(place);
+    let client = Client::of(&server);
+    let text = |bytes: usize| {
+        let thread = thread_of_texts(&client, 0, 0);
+        post_state(&client, &thread, &json!({"request": "x".repeat(bytes)}));
+        thread
+    };
+    // The refusal says how many bytes such a state has, and how many it may have.
+    let long = 1_900_000;
+    let path = |thread: String| format!("/threads/{thread}/state");
+    let refused = client.get(&path(text(long))).refused(413);
+    let words = refused.split(|one: char| !one.is_ascii_digit());
+    let mut numbers = words.filter_map(|word| word.parse::<usize>().ok());
+    let (bytes, most) = (numbers.next().unwrap(), numbers.next().unwrap());
+    let fits = most - (bytes - long);
+    let [less, fits, more] = [fits - 1, fits, fits + 1].map(|bytes| path(text(bytes)));
+    // Nothing of them is in memory.
+    server.restart();
+    let client = Client::of(&server);
+    let watch = Watch::of(&server);
+    for path in [less, fits] {
+        ok(client.get(&path), 200);
+    }
+    let refused = client.get(&more).refused(413);
+    assert!(refused.contains(&(most + 1).to_string()), "{refused}");
+    watch.held("states at the limit", MOST);
 }

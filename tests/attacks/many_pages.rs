@@ -9,7 +9,7 @@ use test_support::place::Place;
 use test_support::server::Setup;
 use test_support::talk::{background, ok, put, slow, until};
 
-use crate::siege::{MIB, Memory, rounds};
+use crate::siege::{MIB, Watch, rounds};
 
 on_both_storages!(
     searches_of_items_at_once_take_what_was_reserved,
@@ -23,7 +23,7 @@ const CLIENTS: usize = 32;
 const ITEMS: usize = 10;
 
 /// Messages that wait on one branch.
-const WAITING: usize = 90;
+const WAITING: usize = 64;
 
 fn setup() -> Setup {
     Setup::example("reference_server").env("BACKSTITCH_MEMORY_BUDGET", "192")
@@ -64,7 +64,7 @@ fn searches_of_items_at_once_take_what_was_reserved(place: &Place) {
         let item = json!({"namespace": ["dense"], "key": key.to_string(), "value": value});
         ok_empty(&put(&client, "/store/items", &item));
     }
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     for filter in [json!(null), json!({"other": {"$ne": 1}})] {
         let search = json!({"namespace_prefix": ["dense"], "limit": ITEMS, "filter": filter});
         all_at_once(
@@ -72,7 +72,7 @@ fn searches_of_items_at_once_take_what_was_reserved(place: &Place) {
             |page| assert_eq!(page["items"].as_array().unwrap().len(), ITEMS),
         );
     }
-    memory.held("searches of items at once", 230 * MIB);
+    watch.held("searches of items at once", 230 * MIB);
 }
 
 fn ok_empty(answer: &Answer) {
@@ -92,7 +92,7 @@ fn pages_of_events_with_waiting_messages_at_once_take_what_was_reserved(place: &
         });
         ok(client.post("/commands/send-message", &send), 202);
     }
-    let memory = Memory::of(&server);
+    let watch = Watch::of(&server);
     all_at_once(
         || client.get(&format!("/threads/{thread}/events?limit=1000")),
         |page| {
@@ -105,7 +105,7 @@ fn pages_of_events_with_waiting_messages_at_once_take_what_was_reserved(place: &
         },
     );
     // What has less than a mebibyte takes none.
-    memory.held("pages of waiting messages at once", 300 * MIB);
+    watch.held("pages of waiting messages at once", 300 * MIB);
     // A page goes on where the last one ended.
     let (mut after, mut found) = (Some(0), 0);
     while let Some(number) = after {

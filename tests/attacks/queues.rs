@@ -8,13 +8,15 @@ use test_support::client::Client;
 use test_support::on_both_storages;
 use test_support::place::{Place, serve};
 use test_support::server::Setup;
+use test_support::tables;
 use test_support::talk::{background, slow, until, with};
 
-use crate::siege::{MIB, Memory, Waits, Watch, rounds};
+use crate::siege::{MIB, Memory, Waits, Watch, patiently, rounds};
 
 on_both_storages!(
     a_run_costs_the_same_however_many_are_queued,
     a_branch_queues_so_many_runs_and_no_more,
+    as_many_runs_as_there_are_slots_are_executed_and_the_next_waits,
     a_principal_with_many_runs_keeps_nobody_from_a_slot,
     runs_created_at_the_same_moment_leave_slots_to_others,
     what_waits_behind_a_run_goes_on_however_that_ends,
@@ -25,21 +27,27 @@ on_both_storages!(
 /// What some hundred runs may take that wait or are executed.
 const MOST: u64 = 96 * MIB;
 
-/// Queues runs behind one that lasts, on each of so many threads.
-fn fill(client: &Client, threads: usize, queued: usize) {
+/// Queues runs behind one that lasts, on each of four threads.
+fn fill(client: &Client, queued: usize) {
     std::thread::scope(|scope| {
-        for worker in 0..8 {
-            scope.spawn(move || {
-                for _ in (worker..threads).step_by(8) {
-                    let thread = client.thread();
-                    background(client, &thread, &slow(3_600_000, 1));
-                    for _ in 0..queued {
-                        background(client, &thread, &slow(1, 1));
-                    }
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let thread = client.thread();
+                background(client, &thread, &slow(3_600_000, 1));
+                for _ in 0..queued {
+                    background(client, &thread, &slow(1, 1));
                 }
             });
         }
     });
+}
+
+/// Creates runs without a thread that last, and more of them than there are slots.
+fn flood(client: &Client, batches: usize) {
+    let batch = json!(vec![slow(3_600_000, 1); 1000]);
+    for _ in 0..batches {
+        patiently(|| client.post("/runs/batch", &batch));
+    }
 }
 
 /// The median of creating a run that waits, and the time in which a queue of fifty runs is worked off.
@@ -68,18 +76,26 @@ fn cost(client: &Client) -> (Duration, Duration) {
 }
 
 fn a_run_costs_the_same_however_many_are_queued(place: &Place) {
-    let (server, client) = serve(place);
-    let watch = Watch::of(&server);
+    // One principal has 56 of the slots, so that some are left for the other.
+    let setup = Setup::example("reference_server")
+        .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b")
+        .env("BACKSTITCH_SLOTS", "64");
+    let server = place.start(setup);
+    let [ann, bob] = ["key-a", "key-b"].map(|key| Client::of(&server).with_key(key));
+    let watch = Watch::beside(&server, &bob);
     // What the first ones alone have to pay.
-    cost(&client);
-    let (create, drain) = cost(&client);
-    let threads = 20 * rounds();
-    fill(&client, threads, 100);
-    let (late_create, late_drain) = cost(&client);
+    cost(&bob);
+    let (create, drain) = cost(&bob);
+    // Some wait for a slot, and others behind a run of their branch.
+    flood(&ann, 10 * rounds());
+    fill(&bob, 100);
+    let (late_create, late_drain) = cost(&bob);
+    let queued = "SELECT CAST(count(*) AS text) FROM runs WHERE status = 'pending'";
+    let queued = tables::rows(place, &server, queued)[0][0].clone().unwrap();
     println!(
-        "{} queued: a creation took {create:?} before and {late_create:?} now, fifty runs {drain:?} and {late_drain:?}",
-        100 * threads
+        "{queued} queued: a creation took {create:?} before and {late_create:?} now, fifty runs {drain:?} and {late_drain:?}",
     );
+    assert!(queued.parse::<usize>().unwrap() >= 10_000 * rounds());
     let limit = |before: Duration| 4 * before.max(Duration::from_millis(3));
     assert!(late_create < limit(create));
     assert!(late_drain < limit(drain).max(Duration::from_secs(1)));
@@ -116,6 +132,27 @@ fn a_branch_queues_so_many_runs_and_no_more(place: &Place) {
     let body = with(slow(1, 1), "multitask_strategy", "interrupt");
     assert_eq!(client.post(&path, &body).status, 200);
     watch.held("a full queue", MOST);
+}
+
+fn as_many_runs_as_there_are_slots_are_executed_and_the_next_waits(place: &Place) {
+    let server = place.start(Setup::example("reference_server").env("BACKSTITCH_SLOTS", "3"));
+    let watch = Watch::of(&server);
+    let client = Client::of(&server);
+    let runs: Vec<(String, String)> = (0..4)
+        .map(|_| begin(&client, &slow(3_600_000, 1)))
+        .collect();
+    let executed = |(thread, run): &&(String, String)| {
+        client.get(&format!("/threads/{thread}/runs/{run}")).json()["status"] == "running"
+    };
+    let count = || runs.iter().filter(executed).count();
+    until("all slots are taken", || count() == 3);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(count(), 3);
+    let (thread, run) = runs.iter().find(executed).unwrap();
+    let path = format!("/threads/{thread}/runs/{run}/cancel");
+    assert_eq!(client.send("POST", &path, &[], b"").status, 202);
+    until("the next has its slot", || count() == 3);
+    watch.held("runs of all slots", MOST);
 }
 
 fn a_principal_with_many_runs_keeps_nobody_from_a_slot(place: &Place) {

@@ -1,6 +1,7 @@
 //! Clients that do not read what they asked for.
 
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use test_support::client::{Client, Open};
@@ -10,12 +11,14 @@ use test_support::server::Setup;
 use test_support::talk::{agent_thread, ok, turn, until, user, with};
 
 use crate::http2::Connection;
+use crate::lists::thread_of_texts;
 use crate::siege::{MIB, Memory, Waits, Watch, rounds};
 
 on_both_storages!(
     unread_streams_are_cut_off_before_they_take_the_memory,
     unread_streams_of_one_principal_leave_those_of_others_alone,
     streams_with_a_window_of_zero_do_not_stay,
+    who_reads_now_and_then_is_served_and_who_stops_is_cut_off,
 );
 
 /// A run whose events take several times its input.
@@ -118,4 +121,28 @@ fn streams_with_a_window_of_zero_do_not_stay(place: &Place) {
         assert_eq!(response.await.unwrap().status(), 200);
     });
     watch.held("windows of zero", 256 * MIB);
+}
+
+fn who_reads_now_and_then_is_served_and_who_stops_is_cut_off(place: &Place) {
+    let stall = Duration::from_secs(3);
+    let setup = Setup::example("reference_server").env("BACKSTITCH_STALL", "3");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    let thread = thread_of_texts(&client, 16, 1 << 20);
+    let watch = Watch::of(&server);
+    let path = format!("/threads/{thread}/history");
+    let client = client.with_window(64 << 10);
+    let mut open = client.open("POST", &path, &[], b"{\"limit\": 1000}");
+    let begin = Instant::now();
+    // Longer than it may take nothing, and never for so long at once.
+    while begin.elapsed() < 2 * stall {
+        let mut read = 0;
+        while read < 1 << 20 {
+            read += open.chunk().unwrap().len();
+        }
+        sleep(stall / 2);
+    }
+    sleep(stall + Duration::from_secs(3));
+    assert!(open.breaks());
+    watch.held("a reader that stops", 96 * MIB);
 }

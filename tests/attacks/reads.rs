@@ -22,7 +22,7 @@ on_both_storages!(
 /// So many items take six mebibytes in memory, and a fifth of one where they are stored.
 const ITEMS: usize = 200_000;
 /// Clients at the same time.
-const CLIENTS: usize = 32;
+const CLIENTS: usize = 28;
 
 fn setup() -> Setup {
     Setup::example("reference_server")

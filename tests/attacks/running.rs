@@ -56,7 +56,7 @@ fn runs_with_small_states_hold_a_few_of_them_at_a_time(place: &Place) {
     server.restart();
     let client = Client::of(&server);
     let watch = Watch::of(&server);
-    let begin = |thread: &String| (thread.clone(), background(&client, thread, &run(0, 0.6)));
+    let begin = |thread: &String| (thread.clone(), background(&client, thread, &run(0, 0.4)));
     let runs: Vec<_> = std::thread::scope(|scope| {
         let all = threads
             .chunks(8)
@@ -117,8 +117,10 @@ fn states_that_runs_load_of_graphs_inside_are_counted(place: &Place) {
     Client::of(&server).run(&thread, &inside(2 * ITEMS, 0.0));
     server.restart();
     let client = Client::of(&server);
+    let watch = Watch::of(&server);
     let loaded = background(&client, &thread, &inside(0, 1.0));
     until("the state inside is there", || used(&client) > 6 * MIB);
     assert_eq!(client.end_of(&thread, &loaded), "success");
     until("the memory is free", || used(&client) == 0);
+    watch.held("states of graphs inside", 96 * MIB);
 }

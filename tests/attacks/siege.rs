@@ -79,8 +79,11 @@ impl FromIterator<Duration> for Waits {
 
 /// How long another client may wait while a server is attacked: attacks run beside other tests.
 const LONGEST: Duration = Duration::from_secs(5);
-/// How often the other client begins to change and read something, unless it still waits.
+/// How often the other client begins to change and read something, unless it still waits: its first times, so that
+/// short attacks have enough of them, and later.
 const EVERY: Duration = Duration::from_millis(25);
+const LATER: Duration = Duration::from_millis(100);
+const FIRST: usize = 40;
 
 /// A server since before an attack: its memory, and how long another client waits.
 pub struct Watch {
@@ -110,19 +113,42 @@ impl Watch {
         Self::every(EVERY, server, other)
     }
 
-    /// The same, and how often it does that.
+    /// The same, and how often it does that at first.
     pub fn every(pause: Duration, server: &Server, other: &Client) -> Self {
+        let other = other.clone();
+        Self::asking(pause, server, move |number| {
+            changed_and_read(&other, number)
+        })
+    }
+
+    /// The same of a server that serves nobody else: whoever asks whether it lives is answered.
+    pub fn probing(server: &Server) -> Self {
+        let client = Client::of(server);
+        Self::asking(EVERY, server, move |_| {
+            let begin = Instant::now();
+            assert_eq!(client.get("/ok").status, 200);
+            begin.elapsed()
+        })
+    }
+
+    /// The same with requests that say how long they took.
+    fn asking(
+        pause: Duration,
+        server: &Server,
+        request: impl Fn(usize) -> Duration + Send + 'static,
+    ) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
-        let (other, end) = (other.clone(), End(Arc::clone(&is_over)));
+        let end = End(Arc::clone(&is_over));
         Self {
             memory: Memory::of(server),
             end,
             other: std::thread::spawn(move || {
                 let mut waits = vec![];
                 while waits.is_empty() || !is_over.load(Ordering::Relaxed) {
-                    let waited = changed_and_read(&other, waits.len());
+                    let waited = request(waits.len());
                     waits.push(waited);
-                    std::thread::sleep(pause.saturating_sub(waited));
+                    let least = if waits.len() < FIRST { EVERY } else { LATER };
+                    std::thread::sleep(pause.max(least).saturating_sub(waited));
                 }
                 waits.into_iter().collect()
             }),

@@ -51,6 +51,7 @@ fn read(client: &Client, body: &Value) -> (usize, Duration) {
 fn what_a_log_costs_is_known(place: &Place) {
     let server = place.start(Setup::example("bench_server"));
     let client = Client::of(&server);
+    let watch = Watch::of(&server);
     let count = 20_000 * rounds();
     let (mut plain, mut resumable) = (Duration::ZERO, Duration::ZERO);
     // One after the other, so that both meet the same machine.
@@ -79,6 +80,7 @@ fn what_a_log_costs_is_known(place: &Place) {
     );
     // Each token, metadata and the end of each run.
     assert_eq!(events as usize, 5 * (count + 2));
+    watch.held("logs of streams", 96 * MIB);
 }
 
 /// Clients that never read.

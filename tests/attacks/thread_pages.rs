@@ -9,7 +9,7 @@ use crate::siege::{MIB, Watch, rounds};
 
 on_both_storages!(pages_of_threads_with_much_metadata_take_little_memory);
 
-const THREADS: usize = 1000;
+const THREADS: usize = 500;
 
 fn pages_of_threads_with_much_metadata_take_little_memory(place: &Place) {
     let (server, client) = serve(place);

@@ -187,7 +187,7 @@ fn many_slow_readers_of_histories_hold_up_nobody(place: &Place) {
     let (watched, edited) = (dan.thread(), eve.thread());
     eve.run(&edited, &begin);
     let quiet = commits(&eve, &edited, 100);
-    let memory = Memory::of(&server);
+    let watch = Watch::beside(&server, &Client::of(&server).with_key("key-b"));
     let readers = 50 * rounds();
     let body = json!({"limit": 1000}).to_string();
     let path = format!("/threads/{thread}/history");
@@ -232,7 +232,7 @@ fn many_slow_readers_of_histories_hold_up_nobody(place: &Place) {
     ] {
         assert!(!server.output().contains(lost), "{lost}");
     }
-    memory.held("slow readers of histories", 400 * MIB);
+    watch.held("slow readers of histories", 400 * MIB);
 }
 
 fn unread_searches_of_long_term_memory_take_one_share(place: &Place) {

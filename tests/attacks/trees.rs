@@ -11,12 +11,15 @@ use test_support::server::{Server, Setup};
 use test_support::talk::{agent_thread, background, fork, id_of, note, slow, until, with};
 
 use crate::locks::{Locked, locked, patient, waiting_statements};
-use crate::siege::{Waits, rounds};
+use crate::siege::{MIB, Waits, Watch, rounds};
 
 /// Clients of each kind: in the short form twice as many as the server has connections.
 fn clients() -> usize {
     if rounds() < 10 { 20 } else { 60 }
 }
+
+/// What requests and runs may take that wait.
+const MOST: u64 = 64 * MIB;
 
 /// For so long they wait: for less than one may wait for its turn.
 const HOLD: Duration = Duration::from_secs(1);
@@ -68,6 +71,7 @@ fn all_wait(
     thread: &str,
     request: impl Fn(usize) -> Answer + Sync,
 ) {
+    let watch = Watch::of(server);
     let held = lock(place, thread);
     scope(|scope| {
         let request = &request;
@@ -81,6 +85,7 @@ fn all_wait(
             assert!(answer.status < 300, "{}", answer.text());
         }
     });
+    watch.held("clients that wait for one tree", MOST);
 }
 
 /// A thread with an old checkpoint, which that and as many forks as there are clients have.
@@ -163,6 +168,7 @@ fn branches_that_runs_open_in_one_tree_wait_with_one_connection() {
         .iter()
         .map(|thread| (thread, background(&client, thread, &later)))
         .collect();
+    let watch = Watch::of(&server);
     let held = lock(&place, &root);
     // They begin soon; whoever looks for that again and again keeps the database from its work.
     sleep(Duration::from_secs(2));
@@ -171,4 +177,5 @@ fn branches_that_runs_open_in_one_tree_wait_with_one_connection() {
     for (thread, run) in runs {
         assert_eq!(client.end_of(thread, &run), "success");
     }
+    watch.held("branches that wait for one tree", MOST);
 }

@@ -15,7 +15,7 @@ use tokio::runtime::Builder;
 use crate::http2::Connection;
 use crate::locks::{Locked, locked, patient, waiting};
 use crate::requests::PATIENT;
-use crate::siege::{MIB, Memory};
+use crate::siege::{MIB, Watch};
 
 /// What waits for the lock of [`stuck`].
 const COUNT: &str = "/assistants/count";
@@ -44,7 +44,8 @@ fn bodies_that_wait_for_their_turn_take_memory_of_the_budget() {
     std::thread::scope(|scope| {
         let counts = [(); 2].map(|()| scope.spawn(|| client.post(COUNT, &json!({}))));
         until("no more are worked on", || waiting(&place, &server) == 2);
-        let memory = Memory::of(&server);
+        // Nobody else is served while all slots are taken.
+        let watch = Watch::probing(&server);
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -77,7 +78,7 @@ fn bodies_that_wait_for_their_turn_take_memory_of_the_budget() {
                 }
             }
         });
-        memory.held("bodies that wait for their turn", 110 * MIB);
+        watch.held("bodies that wait for their turn", 110 * MIB);
         let waits = 2 * CONNECTIONS - refused;
         println!("{waits} bodies wait");
         assert!(waits >= 100, "{waits} wait: their memory is there");

@@ -19,6 +19,8 @@ use test_support::{
     talk::{until, with},
 };
 
+mod borders;
+
 on_both_storages!(a_stream_that_can_be_resumed_shows_nothing_that_a_crash_takes_back,);
 
 /// Supersteps that may wait for a transaction.

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use test_support::client::Client;
@@ -15,6 +16,7 @@ on_both_storages!(
     a_stream_of_a_run_that_is_handed_over_breaks_off_without_a_further_event,
     the_python_client_comes_back_to_the_server_that_takes_over,
     while_it_drains_the_server_shows_what_it_has_and_takes_no_runs,
+    runs_go_on_for_as_long_as_a_server_drains_and_longer_ones_are_handed_over,
 );
 
 fn a_stream_goes_on_while_the_server_drains_until_its_run_has_ended(place: &Place) {
@@ -84,6 +86,34 @@ fn the_python_client_comes_back_to_the_server_that_takes_over(place: &Place) {
     stderr.read_to_string(&mut errors).unwrap();
     assert!(ended.success() && ready, "{errors}");
     assert_eq!(last.as_deref(), Some("2 attempts"), "{errors}");
+}
+
+fn runs_go_on_for_as_long_as_a_server_drains_and_longer_ones_are_handed_over(place: &Place) {
+    let drain = Duration::from_secs(4);
+    let setup = Setup::example("reference_server").env("BACKSTITCH_DRAIN", "4");
+    let mut server = place.start(setup);
+    let client = Client::of(&server);
+    let mut short = client.open_stream(&client.thread(), &slow(2000, 1));
+    let thread = client.thread();
+    let mut long = client.open_stream(&thread, &slow(3_600_000, 1));
+    long.event().unwrap();
+    let run = long.run();
+    let begin = Instant::now();
+    server.signal("TERM");
+    let shown: Vec<_> = std::iter::from_fn(|| short.event()).collect();
+    assert_eq!(shown.last().unwrap().name, "values", "{shown:?}");
+    assert!(long.breaks());
+    assert!(server.wait().success());
+    let took = begin.elapsed();
+    println!("ended after {took:?}");
+    assert!(
+        took >= drain && took < drain + Duration::from_secs(8),
+        "{took:?}"
+    );
+    server.restart();
+    let row = Client::of(&server).get(&format!("/threads/{thread}/runs/{run}"));
+    let status = row.json()["status"].clone();
+    assert!(status == "running" || status == "pending", "{status}");
 }
 
 #[test]

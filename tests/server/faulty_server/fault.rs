@@ -15,8 +15,9 @@ struct Fault {
     note: Option<Value>,
     /// Milliseconds that each superstep takes.
     pause: Option<u64>,
-    /// Bytes of the text that each superstep writes.
+    /// Bytes of the text that each superstep writes, another one each time.
     size: Option<usize>,
+    text: Option<String>,
     #[state(append)]
     done: Vec<String>,
 }
@@ -29,11 +30,12 @@ async fn bad(state: Fault) -> Result<Command<Fault>> {
     if let Some(pause) = state.pause {
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }
-    let done = match state.size {
-        Some(size) => "x".repeat(size),
-        None => "bad".to_owned(),
-    };
-    let done = Command::from(Fault::update().done(done));
+    let mut update = Fault::update().done("bad");
+    if let Some(size) = state.size {
+        let is_even = state.done.len().is_multiple_of(2);
+        update = update.text((if is_even { "x" } else { "y" }).repeat(size));
+    }
+    let done = Command::from(update);
     match state.how.as_deref() {
         Some("panic") => panic!("this node panics on purpose"),
         Some("error") => Err(Raised::new("ValueError", "no luck").into()),
