@@ -49,12 +49,13 @@ pub(super) fn patience(settings: &Settings) -> Patience {
     }
 }
 
-/// With the limits of its reads that the settings name.
+/// With the limits of its reads and the codec that the settings name.
 #[cfg(feature = "sqlite")]
 fn limited(store: sqlite::Store, settings: &Settings) -> sqlite::Store {
     store
         .with_read_limit(settings.read_limit)
         .with_request_wait(settings.request_wait)
+        .with_format(settings.codec)
 }
 
 /// The storage the settings name, in all its roles.
@@ -106,6 +107,7 @@ pub(super) async fn open(settings: &Settings, author: Author) -> anyhow::Result<
                 read_limit: settings.read_limit,
                 request_wait: settings.request_wait,
                 notifications: settings.notifications,
+                format: settings.codec,
                 ..postgres::Options::new(url.reveal()).with_connections(settings.connections)
             };
             let store = postgres::Store::connect(options).await?;
