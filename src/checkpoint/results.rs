@@ -12,9 +12,10 @@ use super::{
 };
 use crate::{id::TaskId, value::Value};
 
-/// More bytes stay rows of their own: to compress so much, and to store it out of line, takes Postgres longer than the
-/// rows do.
+/// More bytes stay rows of their own, and so do results that have more bytes than this each: to compress so much, and to
+/// store it out of line, takes Postgres longer than the rows do.
 const MOST: usize = 16 << 10;
+const EACH: usize = 256;
 
 /// The task that a row of several results names: no task has this id.
 const SEVERAL: TaskId = TaskId(Uuid::max());
@@ -24,7 +25,7 @@ const SEVERAL: TaskId = TaskId(Uuid::max());
 pub fn join(rows: &[WriteRow]) -> Option<WriteRow> {
     let first = rows.first()?;
     let bytes: usize = rows.iter().map(|row| row.bytes.len()).sum();
-    if bytes > MOST || rows.iter().any(|row| codec::is_json(&row.tag)) {
+    if bytes > MOST.min(EACH * rows.len()) || rows.iter().any(|row| codec::is_json(&row.tag)) {
         return None;
     }
     let one = |row: &WriteRow| {

@@ -8,9 +8,13 @@ use crate::{
 };
 
 fn result(task: u128, path: &str, format: Format) -> WriteRow {
-    let list = Value::list(vec![Value::Null; 300]);
+    let list = Value::list(vec![Value::Null; 200]);
     let value = value!([[0, "log", list], [1, "log", null, "7.00000a"]]);
     let (tag, bytes) = codec::encode_weighed(&value, format);
+    let tag = match format {
+        Format::Bincode => "b5".into(),
+        Format::Json => tag,
+    };
     WriteRow {
         ns: "".into(),
         checkpoint: CheckpointId(Uuid::nil()),
@@ -69,13 +73,16 @@ fn a_result_in_a_row_of_its_own_counts() {
 fn readable_results_and_large_ones_stay_rows() {
     let readable = [Format::Bincode, Format::Json].map(|format| result(1, "~", format));
     assert!(join(&readable).is_none());
-    let large = WriteRow {
-        bytes: vec![0; MOST],
-        ..result(1, "~", Format::Bincode)
+    let of = |rows: usize, bytes: usize| {
+        let row = WriteRow {
+            bytes: vec![0; bytes],
+            ..result(1, "~", Format::Bincode)
+        };
+        join(&vec![row; rows]).is_some()
     };
-    assert!(join(&[large.clone(), result(2, "~", Format::Bincode)]).is_none());
-    assert!(join(&[large]).is_some());
-    assert!(join(&[]).is_none());
+    assert!(of(2, EACH) && !of(2, EACH + 1));
+    assert!(of(MOST / 16, 16) && !of(MOST / 16 + 1, 16));
+    assert!(!of(0, 0));
 }
 
 #[test]
