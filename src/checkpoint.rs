@@ -14,6 +14,7 @@ pub(crate) mod filter;
 pub(crate) mod frame;
 pub(crate) mod metadata;
 pub(crate) mod paths;
+pub(crate) mod results;
 pub(crate) mod rows;
 pub(crate) mod saver;
 
@@ -21,6 +22,7 @@ pub use crate::{
     id::{BranchId, CheckpointId, NodeId, RunId, TaskId, ThreadId, TreeId},
     time::Timestamp,
 };
+pub use codec::Format;
 pub use rows::{BlobRow, CheckpointRow, Commit, EventRow, Flush, NewBranch, NodeRow, WriteRow};
 pub(crate) use saver::Result;
 pub use saver::{

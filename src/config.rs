@@ -20,6 +20,7 @@ use values::{age, count, seconds, switch};
 use crate::http::{Cors, Hosts};
 use crate::{
     assistants,
+    checkpoint::codec::Format,
     contention::shares::Percent,
     crons,
     engine::RunAhead,
@@ -95,6 +96,8 @@ pub struct Settings {
     pub port: u16,
     /// Where everything durable is stored.
     pub storage: Storage,
+    /// In which form values are written; they are read in every form.
+    pub codec: Format,
     /// How long this process may be silent before other workers take over its runs.
     pub lease: Duration,
     /// How long runs and requests may go on after a request to stop.
@@ -264,6 +267,11 @@ impl Settings {
                     .map_err(|_| format!("`{text}` is not a port; write 0 to 65535"))
             })?,
             storage: storage(layers)?,
+            codec: layers.required("codec", |text| match text {
+                "bincode" => Ok(Format::Bincode),
+                "json" => Ok(Format::Json),
+                _ => Err(format!("`{text}` is no codec; write `bincode` or `json`")),
+            })?,
             lease: layers.required("lease", |text| seconds(text, 1))?,
             drain: layers.required("drain", |text| seconds(text, 0))?,
             connections: layers.required("connections", |text| count(text, 3, 1000))?,

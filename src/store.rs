@@ -17,7 +17,11 @@ pub use embed::{Embedder, Index};
 pub use namespace::Namespace;
 pub use service::{Error, ItemQuery, Limits, NamespaceQuery, Service};
 
-use crate::{checkpoint, time::Timestamp, value::Value};
+use crate::{
+    checkpoint::{self, codec::Format},
+    time::Timestamp,
+    value::Value,
+};
 use embed::Vectors;
 use rank::Nearest;
 use search::{Found, Listing, Search};
@@ -72,6 +76,9 @@ pub fn ttl_micros(ttl: Duration) -> i64 {
 /// A storage of long-term memory. Nobody sees an item that has expired, by the storage's clock.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
+    /// In which form values are to be encoded that are written.
+    fn format(&self) -> Format;
+
     /// One item.
     async fn item(
         &self,

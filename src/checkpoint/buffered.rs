@@ -6,7 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use super::{Blobs, Commit, Error, Flush, List, Page, PageScope, Query, Saver, Stored, Version};
+use super::{
+    Blobs, Commit, Error, Flush, List, Page, PageScope, Query, Saver, Stored, Version,
+    codec::Format,
+};
 use crate::id::{CheckpointId, TreeId};
 
 /// Reads from a saver and buffers commits instead of writing them.
@@ -32,6 +35,10 @@ impl BufferedSaver {
 
 #[async_trait]
 impl Saver for BufferedSaver {
+    fn format(&self) -> Format {
+        self.saver.format()
+    }
+
     async fn load(&self, query: Query) -> Result<Option<Stored>, Error> {
         self.saver.load(query).await
     }

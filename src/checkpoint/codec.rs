@@ -3,9 +3,9 @@
 //! Every stored value has a tag beside it. `b` (`bincode` in rows of earlier versions) is this program's own
 //! form: a format byte, then per value a kind byte and its content in bincode's standard configuration
 //! (variable-length integers, little endian). A text that is a UUID takes its 16 bytes, one that is a
-//! well-known word its number. A number behind the `b` is the multiple of its bytes that a value [weighs](weight()).
-//! `json` is the readable form, `null` an empty one. Anything else is stored as
-//! an opaque value and never interpreted.
+//! well-known word its number. `json` is JSON text, which is readable in the database; a setting decides in which of
+//! both new values are [written](Format). A number behind `b` or `json` is the multiple of its bytes that a value
+//! [weighs](weight()). `null` is null without bytes. Anything else is stored as an opaque value and never interpreted.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) mod envelope;
 mod weight;
 mod words;
 
-pub use weight::{IN_MEMORY, JSON_TEXT, heavier, memory, weight};
+pub use weight::{IN_MEMORY, JSON_TEXT, memory, tag_of_results, weight};
 
 /// Tag of this program's own binary form: one character, since every row has it.
 pub const BINCODE: &str = "b";
@@ -32,6 +32,8 @@ pub const BINCODE: &str = "b";
 const BINCODE_IN_FULL: &str = "bincode";
 /// Tag of JSON text.
 pub const JSON: &str = "json";
+/// Tag of the [results](super::results) of several tasks that share a row.
+pub const RESULTS: &str = "results";
 /// Tag of null, which has no bytes.
 pub const NULL: &str = "null";
 
@@ -127,17 +129,46 @@ pub fn encode_tagged(value: &Value, format: Format) -> (Arc<str>, Vec<u8>) {
         Value::Opaque(opaque) if !is_known(&opaque.tag) => {
             (opaque.tag.clone(), opaque.bytes.to_vec())
         }
-        value if format == Format::Json && survives_json(value) => {
-            (JSON.into(), value.to_json().into_bytes())
-        }
-        value => encode_weighed(value),
+        value => encode_weighed(value, format),
     }
 }
 
-/// Encodes a value in the binary form, with the tag that says what it weighs.
-pub fn encode_weighed(value: &Value) -> (Arc<str>, Vec<u8>) {
+/// Encodes a value, opaque ones too, with the tag that says in which form it is and what it weighs.
+pub fn encode_weighed(value: &Value, format: Format) -> (Arc<str>, Vec<u8>) {
+    let text = match format {
+        Format::Bincode => None,
+        Format::Json => encode_json(value),
+    };
+    text.unwrap_or_else(|| encode_binary(value))
+}
+
+/// Encodes a value as JSON text, with its tag; `None` when that would change the value.
+pub fn encode_json(value: &Value) -> Option<(Arc<str>, Vec<u8>)> {
+    survives_json(value).then(|| {
+        let bytes = value.to_json().into_bytes();
+        (weight::tag(JSON, value, bytes.len()), bytes)
+    })
+}
+
+/// Encodes two values whose rows have one tag for both.
+pub fn encode_pair(one: &Value, other: &Value, format: Format) -> (Arc<str>, Vec<u8>, Vec<u8>) {
+    let texts = match format {
+        Format::Bincode => None,
+        Format::Json => encode_json(one).zip(encode_json(other)),
+    };
+    let ((tag, bytes), (other_tag, other_bytes)) =
+        texts.unwrap_or_else(|| (encode_binary(one), encode_binary(other)));
+    (weight::heavier(tag, other_tag), bytes, other_bytes)
+}
+
+fn encode_binary(value: &Value) -> (Arc<str>, Vec<u8>) {
     let bytes = encode(value);
-    (weight::tag(value, bytes.len()), bytes)
+    (weight::tag(BINCODE, value, bytes.len()), bytes)
+}
+
+/// Whether a tag is that of JSON text.
+pub fn is_json(tag: &str) -> bool {
+    tag == JSON || tag.starts_with(JSON) && weight::times(tag).is_some()
 }
 
 fn is_known(tag: &str) -> bool {
@@ -171,7 +202,7 @@ pub fn decode(tag: &str, bytes: &[u8]) -> Result<Value, Error> {
     }
     match tag {
         BINCODE | BINCODE_IN_FULL => decode_binary(bytes),
-        JSON => Ok(Value::from_json_slice(bytes)?),
+        tag if is_json(tag) => Ok(Value::from_json_slice(bytes)?),
         tag if weight::times(tag).is_some() => decode_binary(bytes),
         NULL if bytes.is_empty() => Ok(Value::Null),
         NULL => Err(Error::Trailing(bytes.len())),

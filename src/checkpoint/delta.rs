@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::codec::{self, Error};
+use super::codec::{self, Error, Format};
 use crate::value::Value;
 
 /// The change of a list: how many items stay at its front, and which items follow them.
@@ -60,17 +60,17 @@ pub fn apply(mut base: Value, delta: &Delta) -> Result<Value, Error> {
 }
 
 /// Tag and bytes of a delta's row.
-pub fn encode(delta: &Delta) -> (Arc<str>, Vec<u8>) {
+pub fn encode(delta: &Delta, format: Format) -> (Arc<str>, Vec<u8>) {
     let items = Value::list(delta.items.clone());
-    codec::encode_weighed(&Value::list(vec![delta.keep.into(), items]))
+    codec::encode_weighed(&Value::list(vec![delta.keep.into(), items]), format)
 }
 
 /// Reads the bytes of a delta's row.
 ///
 /// # Errors
 /// The bytes are no delta.
-pub fn decode(bytes: &[u8]) -> Result<Delta, Error> {
-    let value = codec::decode(codec::BINCODE, bytes)?;
+pub fn decode(tag: &str, bytes: &[u8]) -> Result<Delta, Error> {
+    let value = codec::decode(tag, bytes)?;
     if let Some([keep, Value::List(items)]) = value.as_list()
         && let Some(keep) = keep.as_u64().and_then(|keep| usize::try_from(keep).ok())
     {

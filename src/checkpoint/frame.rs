@@ -10,7 +10,7 @@ use std::{
 use super::{
     BlobRow, Checkpoint, CheckpointRow, Version, Versions,
     codec::{
-        self,
+        self, Format,
         envelope::{self, Envelope, Updated},
     },
     delta,
@@ -97,12 +97,13 @@ impl Frame {
 
     /// Encodes `checkpoint` on top of what is stored, and remembers its values as stored.
     ///
-    /// `shape` returns how a channel grows. Only versions that are not stored yet make rows.
+    /// `shape` returns how a channel grows. Only versions that are not stored yet make rows, in this format.
     pub(crate) fn encode(
         &mut self,
         ns: &Arc<str>,
         checkpoint: &Checkpoint,
         shape: impl Fn(&str) -> Shape,
+        format: Format,
     ) -> Encoded {
         let mut blobs = vec![];
         let mut appended = HashMap::new();
@@ -124,12 +125,11 @@ impl Frame {
                 continue;
             }
             let (row, stored, delta) = blob(
-                ns,
-                name,
-                *version,
+                (ns, name, *version),
                 value,
                 self.channels.get(name),
                 shape(name),
+                format,
             );
             if let Some(delta) = delta {
                 appended.insert(name.clone(), delta);
@@ -147,13 +147,18 @@ impl Frame {
             Some(updated) => Updated::Names(updated.clone()),
             None => Updated::Unknown,
         };
-        let envelope = envelope::encode(&Envelope {
+        let envelope = Envelope {
             versions: Cow::Borrowed(&checkpoint.versions),
             values,
             consumed: Cow::Borrowed(&checkpoint.consumed_versions),
             updated,
             task: checkpoint.task,
-        });
+        };
+        let text = match format {
+            Format::Bincode => None,
+            Format::Json => json::write(&envelope),
+        };
+        let envelope = text.unwrap_or_else(|| envelope::encode(&envelope));
         let stored = self.channels.iter();
         let blob_versions = stored.map(|(name, stored)| (&**name, stored.version));
         Encoded {
@@ -195,18 +200,17 @@ fn newest(values: &BTreeMap<Arc<str>, Value>, versions: &Versions) -> Vec<Arc<st
 
 /// A blob row for `value`: a delta on the stored value where that is shorter, else the full value.
 fn blob(
-    ns: &Arc<str>,
-    name: &Arc<str>,
-    version: Version,
+    (ns, name, version): (&Arc<str>, &Arc<str>, Version),
     value: &Value,
     stored: Option<&StoredValue>,
     shape: Shape,
+    format: Format,
 ) -> (BlobRow, StoredValue, Option<Appended>) {
     let grows = !matches!(shape, Shape::Plain);
     let delta = stored.filter(|_| grows).and_then(|stored| {
         let (old, new) = (stored.value.as_list()?, value.as_list()?);
         let delta = delta::diff(old, new)?;
-        let (tag, bytes) = delta::encode(&delta);
+        let (tag, bytes) = delta::encode(&delta, format);
         let chain = stored.chain_bytes + bytes.len();
         (chain < CHAIN_FLOOR.max(stored.full_bytes)).then_some((
             stored,
@@ -241,7 +245,7 @@ fn blob(
         };
         return (row, stored, appended);
     }
-    let (tag, bytes) = codec::encode_weighed(value);
+    let (tag, bytes) = codec::encode_weighed(value, format);
     let stored = StoredValue {
         version,
         value: value.clone(),

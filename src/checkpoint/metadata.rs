@@ -1,5 +1,5 @@
 //! Metadata of checkpoints as storages keep it. That of a run's checkpoints begins with its graph and
-//! its assistant: both have columns, so that no superstep repeats their names.
+//! its assistant, or ends with them behind what the client set: both have columns, so that no superstep repeats their names.
 
 use std::borrow::Cow;
 
@@ -9,22 +9,26 @@ use crate::{id::AssistantId, value::Value};
 
 const GRAPH: &str = "{\"graph_id\":\"";
 const ASSISTANT: &str = "\",\"assistant_id\":\"";
+/// What comes before the graph where both are at the end. A space before the text of all else says that they were.
+const LAST: &str = ",\"graph_id\":\"";
+const AT_THE_END: char = ' ';
 
 /// What the columns of a row keep of metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Columns<'a> {
-    /// The graph, if the metadata begins with it and the assistant.
+    /// The graph, if the metadata begins or ends with it and the assistant.
     pub graph: Option<&'a str>,
     /// The assistant; `None` beside a graph is the one that the server makes for the graph.
     pub assistant: Option<AssistantId>,
-    /// JSON text of all else.
+    /// JSON text of all else, with a space before it if both were at the end.
     pub rest: Cow<'a, str>,
 }
 
 impl<'a> Columns<'a> {
     /// Takes JSON text apart.
     pub fn of(text: &'a str) -> Self {
-        Self::divided(text).unwrap_or(Self {
+        let divided = Self::divided(text).or_else(|| Self::divided_at_the_end(text));
+        divided.unwrap_or(Self {
             graph: None,
             assistant: None,
             rest: Cow::Borrowed(text),
@@ -41,10 +45,7 @@ impl<'a> Columns<'a> {
         let (id, behind) = behind
             .strip_prefix(ASSISTANT)?
             .split_at_checked(Hyphenated::LENGTH)?;
-        let assistant: AssistantId = id.parse().ok()?;
-        if assistant.to_string() != id {
-            return None;
-        }
+        let assistant = assistant_of(id)?;
         let rest = match behind.strip_prefix('"')? {
             "}" => Cow::Borrowed("{}"),
             behind => Cow::Owned(format!("{{{}", behind.strip_prefix(',')?)),
@@ -56,6 +57,22 @@ impl<'a> Columns<'a> {
         })
     }
 
+    fn divided_at_the_end(text: &'a str) -> Option<Self> {
+        let text = text.strip_suffix("\"}")?;
+        let length = text.len().checked_sub(Hyphenated::LENGTH)?;
+        let (before, id) = text.split_at_checked(length)?;
+        let (rest, graph) = before.strip_suffix(ASSISTANT)?.rsplit_once(LAST)?;
+        if graph.contains(['"', '\\']) {
+            return None;
+        }
+        let assistant = assistant_of(id)?;
+        Some(Self {
+            graph: Some(graph),
+            assistant: Some(assistant).filter(|id| *id != AssistantId::of_graph(graph)),
+            rest: Cow::Owned(format!("{AT_THE_END}{rest}}}")),
+        })
+    }
+
     /// The JSON text that was taken apart.
     pub fn text(self) -> String {
         let Some(graph) = self.graph else {
@@ -64,12 +81,22 @@ impl<'a> Columns<'a> {
         let assistant = self
             .assistant
             .unwrap_or_else(|| AssistantId::of_graph(graph));
+        if let Some(rest) = self.rest.strip_prefix(AT_THE_END) {
+            let rest = rest.strip_suffix('}').unwrap_or(rest);
+            return format!("{rest}{LAST}{graph}{ASSISTANT}{assistant}\"}}");
+        }
         let rest = match self.rest.strip_prefix('{') {
             None | Some("}") => "}".into(),
             Some(rest) => format!(",{rest}"),
         };
         format!("{GRAPH}{graph}{ASSISTANT}{assistant}\"{rest}")
     }
+}
+
+/// The assistant whose id a text is, as ids are written.
+fn assistant_of(text: &str) -> Option<AssistantId> {
+    let id: AssistantId = text.parse().ok()?;
+    (id.to_string() == text).then_some(id)
 }
 
 /// Whether the assistant that a filter of metadata names is the own one of a graph.
@@ -107,6 +134,19 @@ mod tests {
     }
 
     #[test]
+    fn both_are_no_text_behind_what_a_client_set() {
+        let own = AssistantId::of_graph("chat");
+        let set = r#""a":{"graph_id":"x"},"b":",\"graph_id\":\"""#;
+        let text = format!(r#"{{{set},"graph_id":"chat","assistant_id":"{own}"}}"#);
+        let columns = parts(&text);
+        assert_eq!((columns.graph, columns.assistant), (Some("chat"), None));
+        assert_eq!(columns.rest, format!(" {{{set}}}"));
+        let other = AssistantId::mint();
+        let text = format!(r#"{{"a":1,"graph_id":"ü","assistant_id":"{other}"}}"#);
+        assert_eq!(parts(&text).assistant, Some(other));
+    }
+
+    #[test]
     fn other_metadata_stays_as_it_is() {
         let id = AssistantId::of_graph("g").to_string();
         for text in [
@@ -124,6 +164,10 @@ mod tests {
             format!(r#"{{"graph_id":"\"","assistant_id":"{id}"}}"#),
             format!(r#"{{"graph_id":"g","x":1,"assistant_id":"{id}"}}"#),
             format!(r#"{{"assistant_id":"{id}","graph_id":"g"}}"#),
+            format!(r#"{{"a":{{"graph_id":"g","assistant_id":"{id}"}}}}"#),
+            format!(r#"{{"a":1,"graph_id":"g","x":1,"assistant_id":"{id}"}}"#),
+            format!(r#"{{"a":1,"graph_id":"\"","assistant_id":"{id}"}}"#),
+            format!(r#"{{"a":1,"graph_id":"g","assistant_id":"{id}","x":""}}"#),
         ] {
             let columns = parts(&text);
             assert_eq!((columns.graph, columns.assistant), (None, None), "{text}");

@@ -1,8 +1,8 @@
 //! Plain rows: what goes into and comes out of the tables, values already encoded.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
-use super::{Slot, Source, Version};
+use super::{Slot, Source, Version, results};
 use crate::{
     id::{BranchId, CheckpointId, NodeId, RunId, TaskId, ThreadId},
     time::Timestamp,
@@ -118,8 +118,8 @@ pub struct WriteRow {
 }
 
 impl WriteRow {
-    /// What the row of its checkpoint says of it if the result stands there: how it is encoded, and the path of its
-    /// task, of which `shortened` is the form that is stored.
+    /// What the row of its checkpoint says of it if it stands there: how it is encoded, and the path of its task, of
+    /// which `shortened` is the form that is stored.
     pub(crate) fn header(&self, shortened: &str) -> String {
         format!("{} {shortened}", self.tag)
     }
@@ -203,9 +203,9 @@ impl NewBranch {
 }
 
 impl Commit {
-    /// The result of the only task that ran from this superstep's checkpoint, if `next` brings it: where one
-    /// transaction writes both, the row of the checkpoint has it.
-    pub(crate) fn result_in<'a>(&self, next: &'a Self) -> Option<&'a WriteRow> {
+    /// The results of the tasks that ran from this superstep's checkpoint as one row, if `next` brings them, and
+    /// nothing else of them: where one transaction writes both, the row of the checkpoint has them.
+    pub(crate) fn results_in<'a>(&self, next: &'a Self) -> Option<Cow<'a, WriteRow>> {
         let (row, after) = (&self.checkpoint, &next.checkpoint);
         let follows = after.parent == Some(row.id)
             && (next.slot.tree, next.slot.branch) == (self.slot.tree, self.slot.branch)
@@ -214,13 +214,16 @@ impl Commit {
             && after.ns.is_empty()
             && row.run.is_some()
             && row.run == after.run;
+        let is_result = |write: &WriteRow| {
+            let is_here = write.ns.is_empty() && write.checkpoint == row.id;
+            is_here && write.idx == 0 && !write.upsert
+        };
+        if !follows || !next.writes.iter().all(is_result) {
+            return None;
+        }
         match &*next.writes {
-            [only] if follows => {
-                let is_result = only.idx == 0 && !only.upsert;
-                let is_here = only.ns.is_empty() && only.checkpoint == row.id;
-                Some(only).filter(|_| is_result && is_here)
-            }
-            _ => None,
+            [only] => Some(Cow::Borrowed(only)),
+            several => results::join(several).map(Cow::Owned),
         }
     }
 

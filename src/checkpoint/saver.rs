@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{BlobRow, CheckpointRow, Commit, Flush, Source, WriteRow};
+use super::{BlobRow, CheckpointRow, Commit, Flush, Source, WriteRow, codec::Format};
 use crate::{
     contention::{Crowded, shares},
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
@@ -198,6 +198,9 @@ pub enum Blobs {
 /// A storage of checkpoints. Implemented by `storage::sqlite` and `storage::postgres`.
 #[async_trait]
 pub trait Saver: Send + Sync + 'static {
+    /// In which form values are to be encoded that are written.
+    fn format(&self) -> Format;
+
     /// One checkpoint with values and pending writes, in one round trip.
     async fn load(&self, query: Query) -> Result<Option<Stored>, Error>;
 

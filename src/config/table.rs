@@ -42,6 +42,7 @@ pub const KEYS: &[Key] = keys! {
     database_url "DATABASE_URL", masked mask_url: "a Postgres database; unset means an SQLite file";
     data "BACKSTITCH_DATA" = "./.backstitch": "folder of the SQLite file";
     memory "BACKSTITCH_MEMORY" = "false": "true: a temporary file, which goes when the server ends";
+    codec "BACKSTITCH_CODEC" = "bincode": "bincode or json: in which form values are written to the database";
     lease "BACKSTITCH_LEASE" = "15": "seconds of silence after which other processes take over its runs";
     drain "BACKSTITCH_DRAIN" = "30": "seconds that runs may go on after SIGTERM";
     connections "BACKSTITCH_CONNECTIONS" = "20": "connections to Postgres";

@@ -110,6 +110,8 @@ fn a_wrong_value_is_refused_with_its_place_and_what_would_do() {
     );
     assert!(refusal(&[("DATABASE_URL", "mysql://h/d")], "").contains("postgres://"));
     assert!(refusal(&[("LOG_FORMAT", "xml")], "").contains("`text` or `json`"));
+    let codec = refusal(&[("BACKSTITCH_CODEC", "xml")], "");
+    assert!(codec.contains("`bincode` or `json`"), "{codec}");
     assert!(refusal(&[("OPENAI_BASE_URL", "localhost:1")], "").contains("http://"));
     for wrong in ["0", "3601", "-1", "1.5", "soon"] {
         let refusal = refusal(&[("BACKSTITCH_LEASE", wrong)], "");

@@ -133,9 +133,11 @@ fn encode(
         _ => IndexRows::default(),
     };
     execution.current.last_node = checkpoint.last_node;
-    let encoded = execution.frame.encode(&execution.ns, checkpoint, |name| {
-        channels::shape(&graph, name)
-    });
+    let writer = execution.context.writer.as_ref();
+    let format = writer.map(|writer| writer.saver().format());
+    let format = format.unwrap_or_default();
+    let shape = |name: &str| channels::shape(&graph, name);
+    let encoded = (execution.frame).encode(&execution.ns, checkpoint, shape, format);
     let branch = execution.context.branch;
     let writes = writes
         .iter()
@@ -147,6 +149,7 @@ fn encode(
                 branch,
                 &queued.writes,
                 own.then_some(&encoded.appended),
+                format,
             )
         })
         .collect();

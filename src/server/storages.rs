@@ -49,13 +49,14 @@ pub(super) fn patience(settings: &Settings) -> Patience {
     }
 }
 
-/// With the limits of its reads that the settings name.
+/// With the limits of its reads and the codec that the settings name.
 #[cfg(feature = "sqlite")]
 fn limited(store: sqlite::Store, settings: &Settings) -> sqlite::Store {
     store
         .with_read_limit(settings.read_limit)
         .with_request_wait(settings.request_wait)
         .with_share(settings.share)
+        .with_format(settings.codec)
 }
 
 /// The storage the settings name, in all its roles.
@@ -109,6 +110,7 @@ pub(super) async fn open(settings: &Settings, author: Author) -> anyhow::Result<
                 request_wait: settings.request_wait,
                 share: settings.share,
                 notifications: settings.notifications,
+                format: settings.codec,
                 ..postgres::Options::new(url.reveal()).with_connections(settings.connections)
             };
             let store = postgres::Store::connect(options).await?;

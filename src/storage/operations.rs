@@ -46,6 +46,7 @@ pub(super) mod types {
         },
         checkpoint::{
             Blobs, Commit, Error, Flush, List, Page, PageScope, Query, Slot, Stored, Version,
+            codec::Format,
         },
         crons::{
             CronRow,
@@ -295,7 +296,7 @@ macro_rules! idempotency_operations {
 
 /// [`store::Store`](crate::store::Store): items of long-term memory.
 macro_rules! item_operations {
-    ($run:ident for $store:ty) => {
+    ($run:ident for $store:ty { $($more:tt)* }) => {
         implement! { $run for $store: $crate::store::Store {
             read items::item([&] owner: Arc<str>, [&] namespace: Namespace, [&] key: String) -> Option<Item>;
             read items::item_weight([&] owner: Arc<str>, [&] namespace: Namespace, [&] key: String) -> Option<u64>;
@@ -306,7 +307,7 @@ macro_rules! item_operations {
             read items::item_namespaces([&] listing: Listing) -> Option<Vec<Namespace>>;
             write items::refresh_items([&] names: Vec<(Arc<str>, Namespace, String)>) -> ();
             write items::sweep_items(limit: usize) -> u64;
-        }}
+        } { $($more)* }}
     };
 }
 

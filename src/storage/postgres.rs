@@ -74,6 +74,10 @@ pub use error::Error;
 pub use migrate::migrate;
 
 checkpoint_operations!(run for Store {
+    fn format(&self) -> Format {
+        self.format
+    }
+
     async fn commit(&self, commits: Vec<Commit>) -> Vec<Result<i32, Error>> {
         self.commits.commit(commits).await
     }
@@ -125,7 +129,11 @@ thread_operations!(run for Store {
     }
 });
 idempotency_operations!(run for Store);
-item_operations!(run for Store);
+item_operations!(run for Store {
+    fn format(&self) -> Format {
+        self.format
+    }
+});
 assistant_operations!(run for Store);
 cron_operations!(run for Store);
 outbox_operations!(run for Store);

@@ -53,16 +53,22 @@ pub use database::{Options, Store};
 pub use error::Error;
 
 checkpoint_operations!(run for Store {
+    fn format(&self) -> Format {
+        self.writer.format
+    }
+
     async fn commit(&self, commits: Vec<Commit>) -> Vec<Result<i32, Error>> {
         let count = commits.len();
-        let job = move |db: &_| checkpoints::commit_all(db, &commits);
-        let results = self.writer.submit(job).await;
+        let results = self
+            .writer
+            .submit(move |db| checkpoints::commit_all(db, &commits))
+            .await;
         results.unwrap_or_else(|error| vec![Err(error); count])
     }
 });
 run_operations!(run for Store {
     async fn create_run(&self, new: NewRun) -> Result<Created, Error> {
-        let kwargs = codec::encode(&new.kwargs, new.columns());
+        let kwargs = codec::encode(&new.kwargs, new.columns(), self.writer.format);
         self.writer
             .submit(move |db| runs::create(db, new, &kwargs, Timestamp::now()))
             .await
@@ -75,7 +81,8 @@ run_operations!(run for Store {
     }
 
     async fn create_runs(&self, new: Vec<NewRun>) -> Result<CreatedBatch, Error> {
-        let encoded = |new: NewRun| (codec::encode(&new.kwargs, new.columns()), new);
+        let format = self.writer.format;
+        let encoded = |new: NewRun| (codec::encode(&new.kwargs, new.columns(), format), new);
         let new: Vec<_> = new.into_iter().map(encoded).collect();
         self.writer
             .submit(move |db| runs::create_all(db, new, Timestamp::now()))
@@ -83,8 +90,8 @@ run_operations!(run for Store {
     }
 
     async fn probe(&self) -> Result<(), Error> {
-        self.writer.submit(probe::fill).await?;
-        self.writer.submit(probe::empty).await
+        self.writer.submit(|db| probe::fill(db)).await?;
+        self.writer.submit(|db| probe::empty(db)).await
     }
 
     async fn begin(&self, _tree: TreeId) -> Result<Box<dyn crate::runs::Tx>, Error> {
@@ -101,7 +108,11 @@ thread_operations!(run for Store {
     }
 });
 idempotency_operations!(run for Store);
-item_operations!(run for Store);
+item_operations!(run for Store {
+    fn format(&self) -> Format {
+        self.writer.format
+    }
+});
 assistant_operations!(run for Store);
 outbox_operations!(run for Store);
 log_operations!(run for Store {

@@ -272,7 +272,7 @@ impl Service {
         if value.is_deeper_than(codec::MAX_DEPTH) {
             return Err(Error::TooDeep);
         }
-        let (tag, bytes) = codec::encode_tagged(&value, codec::Format::default());
+        let (tag, bytes) = codec::encode_tagged(&value, self.inner.store.format());
         let limit = self.inner.limits.item_bytes;
         if bytes.len() > limit {
             let bytes = bytes.len();

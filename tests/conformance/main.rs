@@ -54,6 +54,8 @@ macro_rules! backend {
             );
             backend!(@room $open, results:
                 the_result_of_the_only_task_stands_in_the_row_of_its_checkpoint
+                the_results_of_several_tasks_stand_in_the_row_of_their_checkpoint
+                results_beside_control_values_and_readable_ones_stay_rows
                 a_copy_and_a_new_branch_take_results_along_that_stand_in_rows_of_checkpoints
             );
             backend!(@room $open, loads:
@@ -67,6 +69,7 @@ macro_rules! backend {
                 subgraph_state_is_looked_up_along_the_path
                 what_is_stored_of_a_thread_is_summed
                 a_page_has_everything_of_the_checkpoints_that_are_there
+                an_envelope_in_json_comes_back_as_it_was
             );
             backend!(@room $open, expiry:
                 a_thread_expires_some_time_after_its_last_change

@@ -16,6 +16,7 @@ mod bad_input;
 mod batches;
 mod browser;
 mod callbacks;
+mod codec;
 mod compat;
 mod crons;
 mod embedded;

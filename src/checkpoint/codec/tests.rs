@@ -216,6 +216,10 @@ proptest! {
         for format in [Format::Bincode, Format::Json] {
             let (tag, bytes) = encode_tagged(&v, format);
             prop_assert_eq!(&decode(&tag, &bytes).unwrap(), &v);
+            let beside = Value::Bytes([].into());
+            let (tag, bytes, other) = encode_pair(&v, &beside, format);
+            prop_assert_eq!(&decode(&tag, &bytes).unwrap(), &v);
+            prop_assert_eq!(&decode(&tag, &other).unwrap(), &beside);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::BINCODE;
+use super::{BINCODE, JSON, RESULTS};
 use crate::value::Value;
 
 /// What a value takes in memory while it is read, decoded and written as JSON, as a multiple of what it weighs.
@@ -18,28 +18,38 @@ const SMALL: usize = 256;
 /// The greatest multiple: numbers of more digits are no multiples.
 const MOST: u64 = 99;
 
-/// The tag of a value that has so many bytes in the binary form.
-pub(super) fn tag(value: &Value, bytes: usize) -> Arc<str> {
+/// The tag of a value that has so many bytes in the form that is called `form`.
+pub(super) fn tag(form: &str, value: &Value, bytes: usize) -> Arc<str> {
     if bytes < SMALL {
-        return BINCODE.into();
+        return form.into();
     }
     let memory = value.memory().saturating_add(texts(bytes)) as u64;
-    match memory.div_ceil(IN_MEMORY * bytes.max(1) as u64) {
-        0 | 1 => BINCODE.into(),
-        times => format!("{BINCODE}{}", times.min(MOST)).into(),
+    tag_of(form, memory.div_ceil(IN_MEMORY * bytes.max(1) as u64))
+}
+
+/// The tag of results that share a row of so many bytes, and weigh so much together.
+pub fn tag_of_results(weight: u64, bytes: usize) -> Arc<str> {
+    tag_of(RESULTS, weight.div_ceil(bytes.max(1) as u64))
+}
+
+fn tag_of(form: &str, times: u64) -> Arc<str> {
+    match times {
+        0 | 1 => form.into(),
+        times => format!("{form}{}", times.min(MOST)).into(),
     }
 }
 
 /// The multiple that a tag has; `None` when it is no tag of this kind.
 pub(super) fn times(tag: &str) -> Option<u64> {
-    let digits = tag.strip_prefix(BINCODE)?;
+    let mut forms = [BINCODE, JSON, RESULTS].into_iter();
+    let digits = forms.find_map(|form| tag.strip_prefix(form))?;
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let times = is_number.then(|| digits.parse().ok())?;
     times.filter(|times| *times <= MOST)
 }
 
-/// The tag of two values of which one tag is stored.
-pub fn heavier(one: Arc<str>, other: Arc<str>) -> Arc<str> {
+/// The tag of two values in one form of which one tag is stored.
+pub(super) fn heavier(one: Arc<str>, other: Arc<str>) -> Arc<str> {
     if times(&other) > times(&one) {
         other
     } else {
@@ -67,9 +77,13 @@ pub fn weight(tag: &str, bytes: usize) -> u64 {
 mod tests {
     use super::*;
     use crate::{
-        checkpoint::codec::{decode, encode_weighed},
+        checkpoint::codec::{self, Format, decode},
         value,
     };
+
+    fn encode_weighed(value: &Value) -> (Arc<str>, Vec<u8>) {
+        codec::encode_weighed(value, Format::Bincode)
+    }
 
     fn memory(value: &Value) -> u64 {
         value.memory() as u64
@@ -109,21 +123,26 @@ mod tests {
         for shape in shapes {
             for items in [260, 513, 10_000] {
                 let list = Value::list(vec![shape.clone(); items]);
-                let (tag, bytes) = encode_weighed(&list);
-                let weight = weight(&tag, bytes.len());
-                let needed = memory(&list) + (bytes.len() + list.to_json().len()) as u64;
-                assert!(weight * IN_MEMORY >= needed, "{items} of {shape:?}: {tag}");
-                assert_eq!(decode(&tag, &bytes).unwrap(), list);
+                for format in [Format::Bincode, Format::Json] {
+                    let (tag, bytes) = codec::encode_weighed(&list, format);
+                    let weight = weight(&tag, bytes.len());
+                    let needed = memory(&list) + (bytes.len() + list.to_json().len()) as u64;
+                    assert!(weight * IN_MEMORY >= needed, "{items} of {shape:?}: {tag}");
+                    assert_eq!(decode(&tag, &bytes).unwrap(), list);
+                }
             }
         }
     }
 
     #[test]
     fn tags_of_others_have_no_multiple() {
-        for tag in ["b", "bincode", "json", "msgpack", "b100", "b1x", "b-1", ""] {
+        for tag in [
+            "b", "bincode", "json", "msgpack", "b100", "b1x", "b-1", "json100", "jsonb2", "",
+        ] {
             assert_eq!(times(tag), None, "{tag}");
             assert_eq!(weight(tag, 7), 7);
         }
         assert_eq!((times("b2"), weight("b25", 4)), (Some(2), 100));
+        assert_eq!((times("json2"), weight("json25", 4)), (Some(2), 100));
     }
 }

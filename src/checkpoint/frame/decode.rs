@@ -266,7 +266,8 @@ impl<'a> Chains<'a> {
         }
         let mut value = codec::decode(&row.tag, &row.bytes).map_err(|error| error.to_string())?;
         for delta in deltas.iter().rev() {
-            let delta = delta::decode(&delta.bytes).map_err(|error| error.to_string())?;
+            let delta =
+                delta::decode(&delta.tag, &delta.bytes).map_err(|error| error.to_string())?;
             value = delta::apply(value, &delta).map_err(|error| error.to_string())?;
         }
         Ok(Some(StoredValue {
@@ -287,7 +288,7 @@ impl<'a> Chains<'a> {
         let Some(row) = self.0.get(&(channel, version)) else {
             return Ok(None);
         };
-        let delta = delta::decode(&row.bytes).map_err(|error| error.to_string())?;
+        let delta = delta::decode(&row.tag, &row.bytes).map_err(|error| error.to_string())?;
         Ok(Some(Value::list(delta.items)))
     }
 }

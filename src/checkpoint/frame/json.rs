@@ -1,14 +1,52 @@
-//! Reads the envelopes of earlier versions, which were JSON text.
+//! Envelopes as JSON text: those of earlier versions were, and those of values in JSON are.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use crate::{
     checkpoint::{
         Version, Versions,
-        codec::envelope::{Envelope, Updated},
+        codec::{
+            self,
+            envelope::{Envelope, Updated},
+        },
     },
-    value::Value,
+    value::{Map, Value},
 };
+
+/// The JSON text of an envelope, which begins with a brace; `None` when it would change a value.
+pub(super) fn write(envelope: &Envelope<'_>) -> Option<Vec<u8>> {
+    let mut out = Map::with_capacity(5);
+    out.insert(
+        "channel_values",
+        Value::map(envelope.values.iter().cloned().collect()),
+    );
+    out.insert("channel_versions", write_versions(&envelope.versions));
+    let consumed = envelope.consumed.iter();
+    let consumed: Map = consumed
+        .map(|(node, versions)| (node.clone(), write_versions(versions)))
+        .collect();
+    out.insert("versions_seen", Value::map(consumed));
+    match &envelope.updated {
+        Updated::Newest => {}
+        Updated::Unknown => {
+            out.insert("updated_channels", Value::Null);
+        }
+        Updated::Names(names) => {
+            let names = names.iter().cloned().map(Value::Str).collect();
+            out.insert("updated_channels", Value::list(names));
+        }
+    }
+    if let Some(task) = &envelope.task {
+        out.insert("task", Value::from(task.to_string()));
+    }
+    codec::encode_json(&Value::map(out)).map(|(_, text)| text)
+}
+
+fn write_versions(versions: &Versions) -> Value {
+    let versions = versions.iter();
+    let texts = versions.map(|(name, version)| (name.clone(), version.to_string().into()));
+    Value::map(texts.collect())
+}
 
 /// An envelope out of JSON text. The error is the reason.
 pub(super) fn read(bytes: &[u8]) -> Result<Envelope<'static>, String> {

@@ -74,7 +74,12 @@ fn every_value_comes_back_as_it_was_and_only_those_that_can_grow_are_blobs() {
         .chain(&plain)
         .map(|(name, value)| (*name, value.clone(), 1))
         .collect();
-    let encoded = Frame::default().encode(&"".into(), &checkpoint(&all), |_| Shape::Plain);
+    let encoded = Frame::default().encode(
+        &"".into(),
+        &checkpoint(&all),
+        |_| Shape::Plain,
+        Format::Bincode,
+    );
     assert_eq!(encoded.blobs.len(), grows.len());
     let versions = versions_of(&encoded.row.blob_versions).unwrap();
     let named: Vec<&str> = versions.keys().map(|name| &**name).collect();
@@ -97,7 +102,7 @@ fn a_growing_list_costs_what_it_gains_and_resolves_through_its_chain() {
     let turns = 300;
     for turn in 1..=turns {
         let state = checkpoint(&[("log", list(turn), turn as u64)]);
-        let encoded = frame.encode(&"".into(), &state, |_| Shape::Append);
+        let encoded = frame.encode(&"".into(), &state, |_| Shape::Append, Format::Bincode);
         bytes += encoded
             .blobs
             .iter()
@@ -113,18 +118,58 @@ fn a_growing_list_costs_what_it_gains_and_resolves_through_its_chain() {
 }
 
 #[test]
+fn rows_of_either_format_build_on_those_of_the_other() {
+    let mut frame = Frame::default();
+    let (mut blobs, mut last) = (vec![], None);
+    for turn in 1..=60 {
+        let (format, tag) = if turn / 10 % 2 == 1 {
+            (Format::Json, "json")
+        } else {
+            (Format::Bincode, "b")
+        };
+        let note = Value::from("nul \0, \u{1a}");
+        let mut state = checkpoint(&[("log", list(turn), turn as u64), ("note", note, 1)]);
+        state.updated = Some(vec!["log".into()]);
+        let encoded = frame.encode(&"".into(), &state, |_| Shape::Append, format);
+        assert_eq!(&*encoded.blobs[0].tag, tag);
+        assert_eq!(encoded.row.envelope.starts_with(b"{"), tag == "json");
+        blobs.extend(encoded.blobs.clone());
+        last = Some((state, encoded));
+        let (state, encoded) = last.as_ref().unwrap();
+        let back = decode(&stored(encoded, blobs.clone())).unwrap().checkpoint;
+        assert_eq!(back.values, state.values);
+        assert_eq!(back.versions, state.versions);
+        assert_eq!(back.updated, state.updated);
+    }
+    let (_, encoded) = last.unwrap();
+    assert!(encoded.blobs[0].base.is_some());
+}
+
+#[test]
+fn an_envelope_that_json_would_change_stays_binary() {
+    let made = checkpoint(&[("nan", Value::Float(f64::NAN), 1), ("log", list(2), 1)]);
+    let encoded = Frame::default().encode(&"".into(), &made, |_| Shape::Plain, Format::Json);
+    assert!(!encoded.row.envelope.starts_with(b"{"));
+    assert_eq!(&*encoded.blobs[0].tag, "json");
+    let back = decode(&stored(&encoded, encoded.blobs.clone())).unwrap();
+    assert!(back.checkpoint.values["nan"].as_f64().unwrap().is_nan());
+}
+
+#[test]
 fn only_channels_whose_version_moved_make_rows() {
     let mut frame = Frame::default();
     let first = checkpoint(&[("a", list(3), 1), ("b", list(3), 1)]);
     assert_eq!(
         frame
-            .encode(&"".into(), &first, |_| Shape::Append)
+            .encode(&"".into(), &first, |_| Shape::Append, Format::Bincode)
             .blobs
             .len(),
         2
     );
     let second = checkpoint(&[("a", list(4), 2), ("b", list(3), 1)]);
-    let rows = frame.encode(&"".into(), &second, |_| Shape::Append).blobs;
+    let rows = frame
+        .encode(&"".into(), &second, |_| Shape::Append, Format::Bincode)
+        .blobs;
     assert_eq!(rows.len(), 1);
     assert_eq!(
         (&*rows[0].channel, rows[0].base.map(|v| v.counter)),
@@ -135,12 +180,18 @@ fn only_channels_whose_version_moved_make_rows() {
 #[test]
 fn a_missing_link_of_a_chain_is_an_error_that_names_the_channel() {
     let mut frame = Frame::default();
-    frame.encode(&"".into(), &checkpoint(&[("log", list(50), 1)]), |_| {
-        Shape::Append
-    });
-    let encoded = frame.encode(&"".into(), &checkpoint(&[("log", list(51), 2)]), |_| {
-        Shape::Append
-    });
+    frame.encode(
+        &"".into(),
+        &checkpoint(&[("log", list(50), 1)]),
+        |_| Shape::Append,
+        Format::Bincode,
+    );
+    let encoded = frame.encode(
+        &"".into(),
+        &checkpoint(&[("log", list(51), 2)]),
+        |_| Shape::Append,
+        Format::Bincode,
+    );
     let error = decode(&stored(&encoded, encoded.blobs.clone())).unwrap_err();
     assert!(error.to_string().contains("`log`"), "{error}");
 }
@@ -148,12 +199,18 @@ fn a_missing_link_of_a_chain_is_an_error_that_names_the_channel() {
 #[test]
 fn a_write_that_became_a_delta_is_stored_as_a_reference_to_it() {
     let mut frame = Frame::default();
-    frame.encode(&"".into(), &checkpoint(&[("log", list(50), 1)]), |_| {
-        Shape::Append
-    });
-    let encoded = frame.encode(&"".into(), &checkpoint(&[("log", list(51), 2)]), |_| {
-        Shape::Append
-    });
+    frame.encode(
+        &"".into(),
+        &checkpoint(&[("log", list(50), 1)]),
+        |_| Shape::Append,
+        Format::Bincode,
+    );
+    let encoded = frame.encode(
+        &"".into(),
+        &checkpoint(&[("log", list(51), 2)]),
+        |_| Shape::Append,
+        Format::Bincode,
+    );
     let item = Value::list(vec!["item 50".into()]);
     let write = Pending {
         task: task_id(CheckpointId::mint(0, []), ["x"]),
@@ -164,7 +221,14 @@ fn a_write_that_became_a_delta_is_stored_as_a_reference_to_it() {
     };
     let at = CheckpointId::mint(0, []);
     let branch = BranchId::mint();
-    let rows = encode_writes(&"".into(), at, branch, &[write], Some(&encoded.appended));
+    let rows = encode_writes(
+        &"".into(),
+        at,
+        branch,
+        &[write],
+        Some(&encoded.appended),
+        Format::Bincode,
+    );
     let mut with_writes = stored(&encoded, vec![]);
     with_writes.row.envelope = b"{}".into();
     with_writes.writes = rows;
@@ -180,7 +244,7 @@ fn metadata_loses_nul_and_nothing_else() {
     let mut state = checkpoint(&[]);
     state.metadata.insert("a\0b", "x\0y");
     state.metadata.insert("path", "C:\\u0000");
-    let encoded = Frame::default().encode(&"".into(), &state, |_| Shape::Plain);
+    let encoded = Frame::default().encode(&"".into(), &state, |_| Shape::Plain, Format::Bincode);
     assert_eq!(encoded.row.metadata, r#"{"ab":"xy","path":"C:\\u0000"}"#);
 }
 
@@ -206,7 +270,7 @@ fn what_follows_from_the_rest_is_left_out_and_comes_back() {
         made.consumed_versions
             .insert("n".into(), BTreeMap::from([("a".into(), version(2))]));
         made.updated = updated;
-        let encoded = Frame::default().encode(&"".into(), &made, |_| Shape::Plain);
+        let encoded = Frame::default().encode(&"".into(), &made, |_| Shape::Plain, Format::Bincode);
         let envelope = envelope::decode(&encoded.row.envelope).unwrap();
         assert_eq!(envelope.updated != Updated::Newest, told, "{envelope:?}");
         let blobs = encoded.blobs.clone();
@@ -217,14 +281,19 @@ fn what_follows_from_the_rest_is_left_out_and_comes_back() {
         assert_eq!(back.consumed_versions, made.consumed_versions);
     }
     let empty = checkpoint(&[]);
-    let encoded = Frame::default().encode(&"".into(), &empty, |_| Shape::Plain);
+    let encoded = Frame::default().encode(&"".into(), &empty, |_| Shape::Plain, Format::Bincode);
     assert_eq!(encoded.row.envelope.len(), 7);
     assert_eq!(encoded.row.blob_versions, "{}");
 }
 
 #[test]
 fn the_json_of_earlier_versions_is_read_as_it_was_meant() {
-    let mut encoded = Frame::default().encode(&"".into(), &checkpoint(&[]), |_| Shape::Plain);
+    let mut encoded = Frame::default().encode(
+        &"".into(),
+        &checkpoint(&[]),
+        |_| Shape::Plain,
+        Format::Bincode,
+    );
     encoded.row.envelope =
         br#"{"v":4,"channel_values":{"a":1},"channel_versions":{"a":"1.000007"}}"#.into();
     let back = decode(&stored(&encoded, vec![])).unwrap().checkpoint;
@@ -251,7 +320,7 @@ fn short_texts_are_in_the_envelope_and_long_ones_are_stored_once() {
         ("b", Value::from(&*long), 2),
     ]);
     let mut frame = Frame::default();
-    let encoded = frame.encode(&"".into(), &made, |_| Shape::Plain);
+    let encoded = frame.encode(&"".into(), &made, |_| Shape::Plain, Format::Bincode);
     let own = envelope::decode(&encoded.row.envelope).unwrap().values;
     assert_eq!(own, [("a".into(), Value::from(&*short))]);
     assert_eq!(encoded.blobs.len(), 1);
@@ -259,7 +328,7 @@ fn short_texts_are_in_the_envelope_and_long_ones_are_stored_once() {
     assert_eq!(back.checkpoint.values, made.values);
     assert!(
         frame
-            .encode(&"".into(), &made, |_| Shape::Plain)
+            .encode(&"".into(), &made, |_| Shape::Plain, Format::Bincode)
             .blobs
             .is_empty()
     );

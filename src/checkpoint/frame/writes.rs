@@ -4,7 +4,11 @@ use std::{collections::HashMap, sync::Arc};
 
 use super::Appended;
 use crate::{
-    checkpoint::{Error, Pending, Version, WriteRow, codec},
+    checkpoint::{
+        Error, Pending, Version, WriteRow,
+        codec::{self, Format},
+        results,
+    },
     id::{BranchId, CheckpointId, TaskId},
     value::Value,
 };
@@ -18,6 +22,7 @@ pub fn encode_writes(
     branch: BranchId,
     writes: &[Pending],
     appended: Option<&HashMap<Arc<str>, Appended>>,
+    format: Format,
 ) -> Vec<WriteRow> {
     let Some(first) = writes.first() else {
         return vec![];
@@ -25,7 +30,7 @@ pub fn encode_writes(
     let (task, path) = (first.task, first.path.clone());
     let control_only = writes.iter().all(|write| write.idx < 0);
     let row = |idx, channel, value: Value, upsert: bool| {
-        let (tag, bytes) = codec::encode_weighed(&value);
+        let (tag, bytes) = codec::encode_weighed(&value, format);
         WriteRow {
             ns: ns.clone(),
             checkpoint,
@@ -82,9 +87,14 @@ pub fn encode_writes(
     rows
 }
 
-/// The values that a row of output points to, by channel and version. A row that cannot be read
+/// The values that a row of output, or of the output of several tasks, points to, by channel and version. A row that cannot be read
 /// points to nothing, so that damage is no obstacle to a deletion.
 pub fn references(tag: &str, bytes: &[u8]) -> Vec<(Arc<str>, Version)> {
+    if results::is_joined(tag) {
+        let all = results::split(bytes).unwrap_or_default();
+        let each = all.iter().map(|one| references(&one.tag, &one.bytes));
+        return each.flatten().collect();
+    }
     let Ok(list) = codec::decode(tag, bytes) else {
         return vec![];
     };

@@ -163,6 +163,7 @@ impl RunWriter {
     async fn start_flush(&self, inner: &mut Inner) -> Result<(), Error> {
         self.pipeline.drained().await?;
         let queued = inner.queue.take_writes();
+        let format = self.saver().format();
         let flush = Flush {
             slot: inner.slot,
             open: inner.open.take(),
@@ -170,7 +171,7 @@ impl RunWriter {
                 .iter()
                 .flat_map(|queued| {
                     let (ns, id) = (&queued.ns, queued.checkpoint);
-                    frame::encode_writes(ns, id, inner.slot.branch, &queued.writes, None)
+                    frame::encode_writes(ns, id, inner.slot.branch, &queued.writes, None, format)
                 })
                 .collect(),
         };

@@ -145,7 +145,9 @@ impl StateUpdater {
             },
             _ => IndexRows::default(),
         };
-        let encoded = frame.encode(&self.ns, &checkpoint, |name| shape(&self.graph, name));
+        let format = self.saver.format();
+        let shape = |name: &str| shape(&self.graph, name);
+        let encoded = frame.encode(&self.ns, &checkpoint, shape, format);
         // Output that was there is in the new row, which takes its place; once per task, since a
         // statement changes a row but once.
         let written = base.iter().flat_map(|base| &base.writes);
@@ -156,7 +158,9 @@ impl StateUpdater {
         let writes = match above {
             Some(at) => rows
                 .iter()
-                .flat_map(|rows| frame::encode_writes(&self.ns, at, self.slot.branch, rows, None))
+                .flat_map(|rows| {
+                    frame::encode_writes(&self.ns, at, self.slot.branch, rows, None, format)
+                })
                 .map(|row| WriteRow {
                     upsert: row.upsert || (row.idx >= 0 && stored.remove(&row.task)),
                     ..row

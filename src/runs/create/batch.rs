@@ -2,6 +2,7 @@
 
 use super::{PreparedRun, new_thread, refusal};
 use crate::{
+    checkpoint::codec::Format,
     id::{RunId, ThreadId},
     runs::{
         CreatedBatch, Error, Run, Service,
@@ -88,7 +89,7 @@ impl Service {
             let temporary = request.on_completion == OnCompletion::Delete;
             let mut run = self.build(ids, assistant, request, temporary)?;
             run.new.create_thread = new_thread(request, ids, None);
-            bytes += codec::encode(&run.new.kwargs, run.new.columns())
+            bytes += codec::encode(&run.new.kwargs, run.new.columns(), Format::default())
                 .bytes
                 .len();
             if bytes > BYTES_MAX {

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     checkpoint::{
         Blobs, Commit, Error, Flush, List, Page, PageScope, Query, Saver, Stored, Version,
+        codec::Format,
     },
     id::{CheckpointId, ThreadId, TreeId},
 };
@@ -83,6 +84,10 @@ pub(super) struct NotifyingSaver {
 
 #[async_trait]
 impl Saver for NotifyingSaver {
+    fn format(&self) -> Format {
+        self.saver.format()
+    }
+
     async fn load(&self, query: Query) -> Result<Option<Stored>, Error> {
         self.saver.load(query).await
     }

@@ -216,12 +216,13 @@ pub(super) async fn put_system(db: &mut Object, all: &[NewAssistant]) -> Result<
     let put = prepare(db, PUT_SYSTEM).await?;
     let delete = prepare(db, DELETE_VERSIONS).await?;
     let insert = prepare(db, INSERT_VERSION).await?;
+    let format = db.format;
     // In one order, since replicas may start at once.
     let mut all: Vec<_> = all.iter().collect();
     all.sort_by_key(|new| new.id.0);
     let transaction = db.transaction().await?;
     for new in all {
-        let bound = Bound::of(&new.content);
+        let bound = Bound::of(&new.content, format);
         let params: Params<'_, 8> = params!(bound, &new.id.0);
         if transaction.query_opt(&put, &params).await?.is_some() {
             transaction.execute(&delete, &[&new.id.0]).await?;
@@ -241,7 +242,7 @@ pub(super) async fn create_assistant(
     let insert = prepare(db, INSERT_VERSION).await?;
     let find = prepare(db, BY_ID).await?;
     let count = prepare(db, counts::COUNT).await?;
-    let bound = Bound::of(&new.content);
+    let bound = Bound::of(&new.content, db.format);
     let owner = name(&new.owner);
     let transaction = db.transaction().await?;
     let params: Params<'_, 9> = params!(bound, &new.id.0, &owner);
@@ -304,6 +305,7 @@ pub(super) async fn change_assistant(
     let latest = prepare(db, LATEST_VERSION).await?;
     let insert = prepare(db, INSERT_VERSION).await?;
     let update = prepare(db, ACTIVATE).await?;
+    let format = db.format;
     let transaction = db.transaction().await?;
     let Some(row) = locked(&transaction, &lock, subject).await? else {
         return Ok(ChangedAssistant::Missing);
@@ -315,7 +317,7 @@ pub(super) async fn change_assistant(
         Err(refused) => return Ok(refused),
     };
     let version = column::<Option<i32>>(&numbers, "latest")?.unwrap_or(0) + 1;
-    let bound = Bound::of(&content);
+    let bound = Bound::of(&content, format);
     insert_version(&transaction, &insert, row.id, version, &bound).await?;
     let changed = activate(&transaction, &update, row.id, version, &bound).await?;
     transaction.commit().await?;
@@ -330,6 +332,7 @@ pub(super) async fn activate_version(
     let lock = prepare(db, LOCK).await?;
     let find = prepare(db, VERSION).await?;
     let update = prepare(db, ACTIVATE).await?;
+    let format = db.format;
     let transaction = db.transaction().await?;
     let Some(row) = locked(&transaction, &lock, subject).await? else {
         return Ok(ChangedAssistant::Missing);
@@ -344,7 +347,7 @@ pub(super) async fn activate_version(
         return Ok(ChangedAssistant::NoVersion);
     };
     let content = content_of(&found)?;
-    let bound = Bound::of(&content);
+    let bound = Bound::of(&content, format);
     let changed = activate(&transaction, &update, row.id, version, &bound).await?;
     transaction.commit().await?;
     Ok(ChangedAssistant::Done(Box::new(changed)))

@@ -169,6 +169,18 @@ fn rewrite(text: &str, replacement: impl Fn(&str) -> Option<&'static str>) -> St
     out
 }
 
+/// An envelope on its way in: what is JSON text is to be read as `jsonb`.
+pub(super) fn envelope_bytes(envelope: &[u8]) -> Cow<'_, [u8]> {
+    let text = envelope.first() == Some(&b'{');
+    match std::str::from_utf8(envelope) {
+        Ok(json) if text => match Json::new(json).0 {
+            Cow::Borrowed(json) => Cow::Borrowed(json.as_bytes()),
+            Cow::Owned(json) => Cow::Owned(json.into_bytes()),
+        },
+        _ => Cow::Borrowed(envelope),
+    }
+}
+
 impl ToSql for Json<'_> {
     fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Fault> {
         if *ty == Type::JSONB {

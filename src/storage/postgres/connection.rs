@@ -15,7 +15,8 @@ use tokio_postgres::{
 
 use super::error::Error;
 use crate::{
-    abandon, checkpoint,
+    abandon,
+    checkpoint::{self, codec::Format},
     contention::{
         Patience,
         shares::{Percent, Share, Shares},
@@ -55,6 +56,8 @@ pub struct Options {
     pub share: Percent,
     /// How many may wait for one thread or tree, and for how long.
     pub patience: Patience,
+    /// In which form values are written; they are read in every form.
+    pub format: Format,
     /// Whether processes let each other know by LISTEN and NOTIFY what they did, on one connection more.
     pub notifications: bool,
 }
@@ -71,6 +74,7 @@ impl Options {
             request_wait: Duration::from_secs(10),
             share: Percent::default(),
             patience: Patience::default(),
+            format: Format::default(),
             notifications: true,
         }
     }
@@ -204,23 +208,26 @@ impl Pools {
                     recycling_method: RecyclingMethod::Fast,
                 },
             );
-            let connections = managed::Pool::<Connections>::builder(Connections(manager))
-                .max_size(size.max(1))
-                .wait_timeout(Some(ACQUIRE))
-                .create_timeout(Some(CONNECT))
-                .recycle_timeout(Some(ACQUIRE))
-                .runtime(Runtime::Tokio1)
-                // The one that was used last has its plans and buffers; the others need none.
-                .queue_mode(QueueMode::Lifo)
-                .pre_recycle(Hook::sync_fn(|_, metrics| {
-                    if metrics.age() < PLAN_AGE {
-                        Ok(())
-                    } else {
-                        Err(HookError::message("its plans are old"))
-                    }
-                }))
-                .build()
-                .map_err(|error| unreachable_at(config, &error.to_string()))?;
+            let connections = managed::Pool::<Connections>::builder(Connections {
+                manager,
+                format: options.format,
+            })
+            .max_size(size.max(1))
+            .wait_timeout(Some(ACQUIRE))
+            .create_timeout(Some(CONNECT))
+            .recycle_timeout(Some(ACQUIRE))
+            .runtime(Runtime::Tokio1)
+            // The one that was used last has its plans and buffers; the others need none.
+            .queue_mode(QueueMode::Lifo)
+            .pre_recycle(Hook::sync_fn(|_, metrics| {
+                if metrics.age() < PLAN_AGE {
+                    Ok(())
+                } else {
+                    Err(HookError::message("its plans are old"))
+                }
+            }))
+            .build()
+            .map_err(|error| unreachable_at(config, &error.to_string()))?;
             client::sweep(&connections, PLAN_AGE);
             Ok(Pool {
                 connections,

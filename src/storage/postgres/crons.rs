@@ -101,6 +101,7 @@ async fn create(
     let insert = prepare(db, INSERT).await?;
     let find = prepare(db, VISIBLE).await?;
     let count = prepare(db, counts::COUNT).await?;
+    let format = db.format;
     let transaction = db.transaction().await?;
     if let Some(thread) = row.thread {
         transaction.query_opt(&share_tree, &[&thread.0]).await?;
@@ -123,7 +124,7 @@ async fn create(
     {
         return Ok(CreatedCron::NoAssistant);
     }
-    let bound = Bound::of(row);
+    let bound = Bound::of(row, format);
     let params: Params<'_, 14> = [
         &row.id.0,
         &bound.owner,
@@ -175,7 +176,7 @@ pub(super) async fn replace_cron(
     old: &CronRow,
     new: &CronRow,
 ) -> Result<Option<CronRow>> {
-    let bound = Bound::of(new);
+    let bound = Bound::of(new, db.format);
     let params: Params<'_, 13> = [
         &old.id.0,
         &bound.owner,

@@ -10,6 +10,7 @@ use super::{
     runs::create::queue::CreationQueue,
     threads::create::group::ThreadQueue,
 };
+use crate::checkpoint::codec::Format;
 
 /// Everything that is stored, in one Postgres database. Cloning shares the connections.
 #[derive(Clone)]
@@ -21,6 +22,8 @@ pub struct Store {
     pub(super) turns: Turns,
     pub(super) hot: Hot,
     pub(super) streams: ReaderTurns,
+    /// In which form values are written.
+    pub(super) format: Format,
     /// Reaches the other processes.
     pub(super) linker: Option<Arc<DatabaseLinker>>,
 }
@@ -42,6 +45,7 @@ impl Store {
             hot,
             streams: ReaderTurns::new(options.reads, pools.reads.shares(), options.request_wait),
             pools,
+            format: options.format,
             linker: options
                 .notifications
                 .then(|| Arc::new(DatabaseLinker { url: options.url })),

@@ -8,9 +8,9 @@ macro_rules! weight {
             $value,
             ")::bigint * CASE WHEN ",
             $tag,
-            " ~ '^b[0-9][0-9]?$' THEN substr(",
+            " ~ '^(b|json|results)[0-9][0-9]?$' THEN ltrim(",
             $tag,
-            ", 2)::int ELSE 1 END"
+            ", 'abcdefghijklmnopqrstuvwxyz')::int ELSE 1 END"
         )
     };
 }

@@ -10,6 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use self::rows::{assistant_of, encoded, version_of};
 use super::{
     columns::{id, json_map, map_text, one},
+    connection::Writing,
     counts,
 };
 use crate::{
@@ -132,14 +133,14 @@ fn by_id(db: &Connection, id: AssistantId) -> Result<Option<AssistantRow>> {
 
 /// Inserts a version, or makes it the one that counts: the statements bind the same.
 fn write_version(
-    db: &Connection,
+    db: &Writing<'_>,
     statement: &str,
     id: AssistantId,
     version: i32,
     content: &Content,
     now: Timestamp,
 ) -> Result<()> {
-    let (tag, config, context) = encoded(content);
+    let (tag, config, context) = encoded(content, db.format);
     db.prepare_cached(statement)?.execute(params![
         version,
         &*content.graph,
@@ -155,8 +156,8 @@ fn write_version(
     Ok(())
 }
 
-fn insert(db: &Connection, new: &NewAssistant, now: Timestamp) -> Result<()> {
-    let (tag, config, context) = encoded(&new.content);
+fn insert(db: &Writing<'_>, new: &NewAssistant, now: Timestamp) -> Result<()> {
+    let (tag, config, context) = encoded(&new.content, db.format);
     db.prepare_cached(INSERT)?.execute(params![
         1,
         &*new.content.graph,
@@ -173,7 +174,7 @@ fn insert(db: &Connection, new: &NewAssistant, now: Timestamp) -> Result<()> {
     write_version(db, INSERT_VERSION, new.id, 1, &new.content, now)
 }
 
-pub(super) fn put_system(db: &Connection, new: &[NewAssistant]) -> Result<()> {
+pub(super) fn put_system(db: &Writing<'_>, new: &[NewAssistant]) -> Result<()> {
     let now = Timestamp::now();
     for new in new {
         match by_id(db, new.id)? {
@@ -191,7 +192,7 @@ pub(super) fn put_system(db: &Connection, new: &[NewAssistant]) -> Result<()> {
 }
 
 pub(super) fn create_assistant(
-    db: &Connection,
+    db: &Writing<'_>,
     new: &NewAssistant,
     most: usize,
 ) -> Result<CreatedAssistant> {
@@ -218,7 +219,7 @@ fn is_visible(row: &AssistantRow, viewer: &Option<Arc<str>>, graphs: &[Arc<str>]
 }
 
 pub(super) fn change_assistant(
-    db: &Connection,
+    db: &Writing<'_>,
     subject: &Subject,
     change: &Change,
     limits: Limits,
@@ -241,7 +242,7 @@ pub(super) fn change_assistant(
 }
 
 pub(super) fn activate_version(
-    db: &Connection,
+    db: &Writing<'_>,
     subject: &Subject,
     version: i64,
 ) -> Result<ChangedAssistant> {

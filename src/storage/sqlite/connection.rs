@@ -2,12 +2,14 @@
 
 use std::{
     fs::{self, File, TryLockError},
+    ops::Deref,
     path::Path,
 };
 
 use rusqlite::{Connection, config::DbConfig};
 
 use super::error::Error;
+use crate::checkpoint::codec::Format;
 
 #[cfg(feature = "failpoints")]
 mod measured;
@@ -21,6 +23,22 @@ pub(super) const DATABASE: &str = "backstitch.db";
 const LOCK: &str = "lock";
 /// Statements that stay prepared per connection: more than there are in this room.
 const PREPARED: usize = 128;
+
+/// The connection that writes.
+#[derive(Clone, Copy)]
+pub(crate) struct Writing<'a> {
+    db: &'a Connection,
+    /// In which form values are written.
+    pub(super) format: Format,
+}
+
+impl Deref for Writing<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        self.db
+    }
+}
 
 /// Claims the data directory for this process; the lock goes when the file is closed.
 pub(super) fn lock(path: &Path) -> Result<File, Error> {

@@ -8,6 +8,7 @@ use rusqlite::{Connection, params};
 use self::rows::{cron_of, encoded};
 use super::{
     columns::{map_text, one},
+    connection::Writing,
     counts,
     tree::level_on_thread,
 };
@@ -55,7 +56,7 @@ pub(super) fn clock(_: &Connection) -> Result<Timestamp> {
 }
 
 pub(super) fn create_cron(
-    db: &Connection,
+    db: &Writing<'_>,
     row: &CronRow,
     access: &Access,
     most: usize,
@@ -85,7 +86,7 @@ pub(super) fn create_cron(
     if counts::is_full(db, "crons", &row.owner, most)? {
         return Ok(CreatedCron::Full);
     }
-    let (tag, payload) = encoded(&row.payload);
+    let (tag, payload) = encoded(&row.payload, db.format);
     db.prepare_cached(INSERT)?.execute(params![
         row.id,
         row.owner,
@@ -116,11 +117,11 @@ pub(super) fn cron(
 }
 
 pub(super) fn replace_cron(
-    db: &Connection,
+    db: &Writing<'_>,
     old: &CronRow,
     new: &CronRow,
 ) -> Result<Option<CronRow>> {
-    let (tag, payload) = encoded(&new.payload);
+    let (tag, payload) = encoded(&new.payload, db.format);
     let params = params![
         old.id,
         old.owner,

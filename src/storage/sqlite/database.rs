@@ -13,6 +13,7 @@ use super::{
     error::Error,
     migrate,
 };
+use crate::checkpoint::codec::Format;
 use crate::contention::shares::Percent;
 
 /// Where the data is and how durable it is.
@@ -51,6 +52,13 @@ impl Store {
     #[must_use]
     pub fn with_read_limit(self, limit: std::time::Duration) -> Self {
         self.readers.set_limit(limit);
+        self
+    }
+
+    /// Sets in which form values are written from now on; they are read in every form.
+    #[must_use]
+    pub(crate) fn with_format(mut self, format: Format) -> Self {
+        self.writer.format = format;
         self
     }
 

@@ -10,9 +10,17 @@ macro_rules! weight {
             $tag,
             " GLOB 'b[0-9]' OR ",
             $tag,
-            " GLOB 'b[0-9][0-9]' THEN CAST(substr(",
+            " GLOB 'b[0-9][0-9]' OR ",
             $tag,
-            ", 2) AS INTEGER) ELSE 1 END"
+            " GLOB 'json[0-9]' OR ",
+            $tag,
+            " GLOB 'json[0-9][0-9]' OR ",
+            $tag,
+            " GLOB 'results[0-9]' OR ",
+            $tag,
+            " GLOB 'results[0-9][0-9]' THEN CAST(ltrim(",
+            $tag,
+            ", 'abcdefghijklmnopqrstuvwxyz') AS INTEGER) ELSE 1 END"
         )
     };
 }

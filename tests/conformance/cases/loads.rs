@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use backstitch::{
-    checkpoint::{At, BlobRow, Blobs, Page, PageScope, Query, Version, WriteRow},
+    checkpoint::{At, BlobRow, Blobs, Commit, Page, PageScope, Query, Version, WriteRow},
     id::CheckpointId,
     tree::usage::{Amount, Usage},
+    value::Value,
 };
 
 use super::backend::*;
@@ -346,4 +347,30 @@ pub async fn a_page_has_everything_of_the_checkpoints_that_are_there(b: &Backend
         assert_eq!((alone[0].id, alone[0].weight), (size.id, size.weight));
     }
     assert_eq!(sizes.len(), 3);
+}
+
+pub async fn an_envelope_in_json_comes_back_as_it_was(b: &Backend) {
+    let slot = b.slot().await;
+    let text = br#"{"channel_values":{"text":"nul \u0000, \u001a0, \\u0000","big":1e22}}"#;
+    let envelope = |envelope: &[u8]| Value::from_json_slice(envelope).unwrap();
+    let mut commits = vec![];
+    for step in 0..2 {
+        let parent = commits.last().map(|last: &Commit| last.checkpoint.id);
+        let mut commit = superstep(&slot, parent, step);
+        commit.checkpoint.envelope = text.to_vec();
+        commits.push(commit);
+    }
+    // One alone, and two in one statement.
+    let other = b.slot().await;
+    let mut alone = superstep(&other, None, 0);
+    alone.checkpoint.envelope = text.to_vec();
+    b.commit(alone.clone()).await;
+    for result in b.saver.commit(commits.clone()).await {
+        result.unwrap();
+    }
+    let of_slot = commits.iter().map(|commit| (&slot, commit));
+    for (slot, commit) in of_slot.chain([(&other, &alone)]) {
+        let stored = b.by_id(slot, commit.checkpoint.id).await.unwrap();
+        assert_eq!(envelope(&stored.row.envelope), envelope(text));
+    }
 }

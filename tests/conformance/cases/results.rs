@@ -1,17 +1,17 @@
-//! Results of tasks that stand in the row of the checkpoint from which the task ran.
+//! Results of tasks that stand in the row of the checkpoint from which the tasks ran.
 
 use std::sync::Arc;
 
 use backstitch::{
     checkpoint::{Commit, List, Page, PageScope, Slot, StoredRows, WriteRow},
     id::{CheckpointId, RunId, ThreadId},
-    tree::{Copied, NewCopy, event, store::rows::NewEvent},
+    tree::{Copied, NewCopy, event, store::rows::NewEvent, usage::Amount},
 };
 
 use super::{backend::*, sessions::*};
 
-/// Supersteps of one run: the first brings no result, the third those of two tasks, the others one.
-fn run_of(slot: &Slot) -> Vec<Commit> {
+/// Supersteps of one run: the first brings no result, the third those of so many tasks, the others one.
+fn run_of(slot: &Slot, tasks: u128) -> Vec<Commit> {
     let run = RunId::mint();
     let mut parent = None;
     let mut commits = Vec::new();
@@ -26,7 +26,12 @@ fn run_of(slot: &Slot) -> Vec<Commit> {
                 ..result(parent, number, &[0, step as u8, b' '])
             });
             if step == 2 {
-                commit.writes.push(result(parent, 10, b"of another task"));
+                let others = (1..tasks).map(|task| WriteRow {
+                    path: format!("~__pregel_pull, other {task}").into(),
+                    tag: "b3".into(),
+                    ..result(parent, 10 + task, b"of another task")
+                });
+                commit.writes.extend(others);
             }
         }
         parent = Some(commit.checkpoint.id);
@@ -48,8 +53,19 @@ fn shape_of(slot: &Slot, writes: &[WriteRow]) -> Vec<Shape> {
     writes.iter().map(shape).collect()
 }
 
-/// The results at the checkpoints of a run: of each by itself, of a page, and what each weighs.
-async fn told(b: &Backend, slot: &Slot, ids: &[CheckpointId]) -> String {
+/// What is told of the results at the checkpoints of a run.
+#[derive(Debug, PartialEq)]
+struct Told {
+    /// Of each checkpoint by itself.
+    single: Vec<Vec<Shape>>,
+    /// Of a page.
+    paged: Vec<Vec<Shape>>,
+    /// What each weighs.
+    weights: Vec<u64>,
+    usage: Amount,
+}
+
+async fn told(b: &Backend, slot: &Slot, ids: &[CheckpointId]) -> Told {
     let mut single = Vec::new();
     for id in ids {
         let stored = b.by_id(slot, *id).await.unwrap();
@@ -79,7 +95,12 @@ async fn told(b: &Backend, slot: &Slot, ids: &[CheckpointId]) -> String {
     };
     let weights: Vec<_> = sizes.iter().map(|size| size.weight).collect();
     let usage = b.trees.usage(slot.tree, slot.thread).await.unwrap();
-    format!("{single:?}\n{paged:?}\n{weights:?}\n{:?}", usage.writes)
+    Told {
+        single,
+        paged,
+        weights,
+        usage: usage.writes,
+    }
 }
 
 fn ids_of(commits: &[Commit]) -> Vec<CheckpointId> {
@@ -88,27 +109,79 @@ fn ids_of(commits: &[Commit]) -> Vec<CheckpointId> {
 
 pub async fn the_result_of_the_only_task_stands_in_the_row_of_its_checkpoint(b: &Backend) {
     let alone = b.slot().await;
-    let one_by_one = run_of(&alone);
+    let one_by_one = run_of(&alone, 1);
     for commit in &one_by_one {
         b.commit(commit.clone()).await;
     }
     let together = b.slot().await;
-    let commits = run_of(&together);
+    let commits = run_of(&together, 1);
     for result in b.saver.commit(commits.clone()).await {
         result.unwrap();
     }
-    assert_eq!(b.rows(&alone).await["checkpoint_writes"], 5);
-    assert_eq!(b.rows(&together).await["checkpoint_writes"], 2);
+    assert_eq!(b.rows(&alone).await["checkpoint_writes"], 4);
+    assert!(!b.rows(&together).await.contains_key("checkpoint_writes"));
     let expected = told(b, &alone, &ids_of(&one_by_one)).await;
     assert_eq!(told(b, &together, &ids_of(&commits)).await, expected);
     b.tables.check(false).await;
+}
+
+pub async fn the_results_of_several_tasks_stand_in_the_row_of_their_checkpoint(b: &Backend) {
+    let alone = b.slot().await;
+    let one_by_one = run_of(&alone, 100);
+    for commit in &one_by_one {
+        b.commit(commit.clone()).await;
+    }
+    let together = b.slot().await;
+    let commits = run_of(&together, 100);
+    for result in b.saver.commit(commits.clone()).await {
+        result.unwrap();
+    }
+    assert_eq!(b.rows(&alone).await["checkpoint_writes"], 103);
+    assert!(!b.rows(&together).await.contains_key("checkpoint_writes"));
+    let expected = told(b, &alone, &ids_of(&one_by_one)).await;
+    let found = told(b, &together, &ids_of(&commits)).await;
+    assert_eq!(found.single, expected.single);
+    assert_eq!(found.paged, expected.paged);
+    assert_eq!(found.single[1].len(), 100);
+    for (weight, least) in found.weights.iter().zip(&expected.weights) {
+        assert!(
+            (*least..least + 12 * 1024).contains(weight),
+            "{weight}, {least}"
+        );
+    }
+    assert_eq!(found.usage.rows, 4);
+    b.tables.check(false).await;
+}
+
+pub async fn results_beside_control_values_and_readable_ones_stay_rows(b: &Backend) {
+    for change in ["control", "readable"] {
+        let slot = b.slot().await;
+        let mut commits = run_of(&slot, 100);
+        let writes = &mut commits[2].writes;
+        let at = writes[0].checkpoint;
+        match change {
+            "control" => writes.push(WriteRow {
+                upsert: false,
+                ..control(at, 2, (-5, "__step__"), b"memo")
+            }),
+            _ => writes[50].tag = "json".into(),
+        }
+        for result in b.saver.commit(commits.clone()).await {
+            result.unwrap();
+        }
+        let written = commits[2].writes.len();
+        let rows = usize::try_from(b.rows(&slot).await["checkpoint_writes"]);
+        assert_eq!(rows, Ok(written), "{change}");
+        let stored = b.by_id(&slot, at).await.unwrap().writes;
+        assert_eq!(stored.len(), written, "{change}");
+    }
 }
 
 pub async fn a_copy_and_a_new_branch_take_results_along_that_stand_in_rows_of_checkpoints(
     b: &Backend,
 ) {
     let slot = b.slot().await;
-    let commits = run_of(&slot);
+    let commits = run_of(&slot, 3);
     for result in b.saver.commit(commits.clone()).await {
         result.unwrap();
     }
@@ -129,23 +202,26 @@ pub async fn a_copy_and_a_new_branch_take_results_along_that_stand_in_rows_of_ch
     };
     let copied = b.trees.slot(thread.id).await.unwrap().unwrap();
     assert_eq!(told(b, &copied, &ids).await, expected);
-    let branch = new_branch(&slot, "again", Some((ids[2], 2)));
-    let id = branch.id;
-    let mut tx = begin(b, slot.tree).await;
-    tx.insert_branch(branch).await.unwrap();
-    tx.copy_writes(slot.tree, ids[2], slot.branch, id)
-        .await
-        .unwrap();
-    tx.commit().await.unwrap();
-    let own = Slot { branch: id, ..slot };
-    let mut writes = b.by_id(&slot, ids[2]).await.unwrap().writes;
-    writes.retain(|write| write.branch == id);
-    let at_base = &commits[3].writes;
-    assert_eq!(
-        shape_of(&own, &writes),
-        shape_of(&own, at_base)
-            .into_iter()
-            .map(|(task, idx, path, tag, bytes, _)| (task, idx, path, tag, bytes, true))
-            .collect::<Vec<_>>()
-    );
+    for (base, name) in [(2, "again"), (1, "and again")] {
+        let branch = new_branch(&slot, name, Some((ids[base], base.try_into().unwrap())));
+        let id = branch.id;
+        let mut tx = begin(b, slot.tree).await;
+        tx.insert_branch(branch).await.unwrap();
+        tx.copy_writes(slot.tree, ids[base], slot.branch, id)
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+        let own = Slot { branch: id, ..slot };
+        let mut writes = b.by_id(&slot, ids[base]).await.unwrap().writes;
+        writes.retain(|write| write.branch == id);
+        let mut at_base = commits[base + 1].writes.clone();
+        at_base.sort_by(|a, b| a.path.cmp(&b.path));
+        assert_eq!(
+            shape_of(&own, &writes),
+            shape_of(&own, &at_base)
+                .into_iter()
+                .map(|(task, idx, path, tag, bytes, _)| (task, idx, path, tag, bytes, true))
+                .collect::<Vec<_>>()
+        );
+    }
 }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use backstitch::{
     Local,
     checkpoint::{
-        Blobs, Commit, Error, Flush, List, Page, PageScope, Query, Saver, Stored, Version,
+        Blobs, Commit, Error, Flush, Format, List, Page, PageScope, Query, Saver, Stored, Version,
     },
     id::{CheckpointId, ThreadId, TreeId},
     local::Parts,
@@ -76,6 +76,10 @@ fn broken() -> Error {
 
 #[async_trait]
 impl<S: Saver> Saver for Faulty<Arc<S>> {
+    fn format(&self) -> Format {
+        self.saver.format()
+    }
+
     async fn load(&self, query: Query) -> Result<Option<Stored>, Error> {
         self.saver.load(query).await
     }

@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     checkpoint::{
         Blobs, CheckpointRow, List, NewBranch, Page, PageScope, Query, Slot, Source, Stored,
-        Version,
+        Version, codec::Format,
     },
     id::{BranchId, CheckpointId, ThreadId, TreeId},
     time::Timestamp,
@@ -30,6 +30,10 @@ impl Slow {
 
 #[async_trait]
 impl Saver for Slow {
+    fn format(&self) -> Format {
+        Format::default()
+    }
+
     async fn load(&self, _: Query) -> Result<Option<Stored>, Error> {
         Ok(None)
     }

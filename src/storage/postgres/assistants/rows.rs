@@ -10,7 +10,10 @@ use crate::{
         Content,
         store::{AssistantRow, VersionRow},
     },
-    checkpoint::{Error, codec},
+    checkpoint::{
+        Error,
+        codec::{self, Format},
+    },
     id::AssistantId,
     value::{Map, Value},
 };
@@ -38,17 +41,16 @@ pub(super) struct Bound<'a> {
 }
 
 impl<'a> Bound<'a> {
-    pub(super) fn of(content: &'a Content) -> Self {
-        let encoded =
-            |map: &Map| codec::encode_tagged(&Value::map(map.clone()), codec::Format::default());
-        let (tag, config) = encoded(&content.config);
-        let (other, context) = encoded(&content.context);
+    pub(super) fn of(content: &'a Content, format: Format) -> Self {
+        let value = |map: &Map| Value::map(map.clone());
+        let (config, context) = (value(&content.config), value(&content.context));
+        let (tag, config, context) = codec::encode_pair(&config, &context, format);
         Self {
             graph: &content.graph,
             name: name(&content.name),
             description: content.description.as_deref().map(name),
             metadata: Json::of_map(&content.metadata),
-            tag: codec::heavier(tag, other),
+            tag,
             config,
             context,
         }

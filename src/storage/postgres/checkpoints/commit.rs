@@ -13,7 +13,7 @@ use crate::{
     runs::Finish,
     storage::postgres::{
         branches,
-        columns::{Json, Time, name},
+        columns::{Json, Time, envelope_bytes, name},
         connection::{self, Failure, Object, Pool, prepare},
     },
 };
@@ -159,6 +159,7 @@ pub(crate) async fn send(
     let run = row.run.map(|id| id.0);
     let root = row.root.map(|id| id.0);
     let source = row.source.as_str();
+    let envelope = envelope_bytes(&row.envelope);
     let blob_versions = Json::new(row.blob_versions.as_str());
     let own = Columns::of(&row.metadata);
     let metadata = Json::new(own.rest);
@@ -177,7 +178,7 @@ pub(crate) async fn send(
         &run,
         &source,
         &row.step,
-        &row.envelope,
+        &envelope,
         &metadata,
         &created_at,
         &blobs.channels,

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{COLUMNS, WRITES, blobs::blobs_of};
 use crate::{
     checkpoint::{
-        At, CheckpointRow, Error, Query, Stored, WriteRow, metadata::Columns, paths::whole,
+        At, CheckpointRow, Error, Query, Stored, WriteRow, metadata::Columns, paths::whole, results,
     },
     id::{AssistantId, BranchId, CheckpointId, NodeId, RunId, TaskId, ThreadId},
     storage::postgres::{
@@ -73,7 +73,7 @@ pub(super) fn metadata_of(row: &Row, rest: JsonText) -> Result<String, Error> {
     Ok(columns.text())
 }
 
-/// The JSON text of earlier versions was a `jsonb` with its escapes.
+/// JSON text is stored with the escapes that a `jsonb` needs.
 fn envelope(bytes: Vec<u8>) -> Vec<u8> {
     if bytes.first() == Some(&b'{') {
         JsonText::of_column(&String::from_utf8_lossy(&bytes))
@@ -86,7 +86,7 @@ fn envelope(bytes: Vec<u8>) -> Vec<u8> {
 
 /// The aggregated writes at a checkpoint.
 pub(in super::super) fn writes_of(row: &Row, at: &CheckpointRow) -> Result<Vec<WriteRow>, Error> {
-    aggregated_writes(row, |_| at)
+    results::split_all(aggregated_writes(row, |_| at)?)
 }
 
 /// The aggregated writes at several checkpoints; `at` returns the one of each.

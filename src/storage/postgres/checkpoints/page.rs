@@ -16,7 +16,7 @@ use super::{
 use crate::{
     checkpoint::{
         CheckpointRow, Error, List, Page, PageScope, SizedCheckpoint, Source, StoredRows, WriteRow,
-        chain_sizes::ChainSizes, filter::MetadataFilter, frame::versions_of,
+        chain_sizes::ChainSizes, filter::MetadataFilter, frame::versions_of, results,
     },
     fail_point,
     id::{CheckpointId, RunId, TreeId},
@@ -229,7 +229,9 @@ fn with_writes(
             writes[*row].push(write);
         }
     }
-    Ok(rows.into_iter().map(|(_, row)| row).zip(writes).collect())
+    let rows = rows.into_iter().map(|(_, row)| row).zip(writes);
+    rows.map(|(row, writes)| Ok((row, results::split_all(writes)?)))
+        .collect()
 }
 
 /// The sizes of all values of a page, which come with its first row.

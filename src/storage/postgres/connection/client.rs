@@ -18,6 +18,8 @@ use tokio_postgres::{
     types::{Format, IsNull, ToSql, Type},
 };
 
+use crate::checkpoint::codec;
+
 /// A connection from a pool.
 pub(crate) type Object = managed::Object<Connections>;
 
@@ -30,7 +32,11 @@ const SWEEP: Duration = Duration::from_secs(5);
 type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// Opens connections.
-pub(crate) struct Connections(pub(crate) Manager);
+pub(crate) struct Connections {
+    pub(crate) manager: Manager,
+    /// In which form values are written.
+    pub(crate) format: codec::Format,
+}
 
 impl managed::Manager for Connections {
     type Type = Client;
@@ -38,17 +44,18 @@ impl managed::Manager for Connections {
 
     async fn create(&self) -> Result<Client, Error> {
         Ok(Client {
-            driver: self.0.create().await?,
+            driver: self.manager.create().await?,
             is_large: AtomicBool::new(false),
+            format: self.format,
         })
     }
 
     async fn recycle(&self, client: &mut Client, metrics: &Metrics) -> RecycleResult<Error> {
-        self.0.recycle(&mut client.driver, metrics).await
+        self.manager.recycle(&mut client.driver, metrics).await
     }
 
     fn detach(&self, client: &mut Client) {
-        self.0.detach(&mut client.driver);
+        self.manager.detach(&mut client.driver);
     }
 }
 
@@ -56,6 +63,8 @@ impl managed::Manager for Connections {
 pub(crate) struct Client {
     driver: ClientWrapper,
     is_large: AtomicBool,
+    /// In which form values are written.
+    pub(crate) format: codec::Format,
 }
 
 impl Client {

@@ -7,7 +7,10 @@ use uuid::Uuid;
 
 use super::super::columns::{Json, JsonText, Time, column, id_if, name, text_if, unname, word};
 use crate::{
-    checkpoint::{Error, codec},
+    checkpoint::{
+        Error,
+        codec::{self, Format},
+    },
     crons::{CronRow, request::OnRunCompleted},
     id::{AssistantId, CronId},
     value::{Map, Value},
@@ -27,9 +30,9 @@ pub(super) struct Bound<'a> {
 }
 
 impl<'a> Bound<'a> {
-    pub(super) fn of(row: &'a CronRow) -> Self {
+    pub(super) fn of(row: &'a CronRow, format: Format) -> Self {
         let payload = Value::map(row.payload.clone());
-        let (tag, payload) = codec::encode_tagged(&payload, codec::Format::default());
+        let (tag, payload) = codec::encode_weighed(&payload, format);
         Self {
             owner: name(&row.owner),
             principal: row.principal.as_deref().map(name),

@@ -135,7 +135,7 @@ const DELETE_RUN: &str = "DELETE FROM runs WHERE tree_id = $1 AND run_id = $2";
 
 /// See [`runs::Store::create_run`](crate::runs::Store::create_run).
 pub(in super::super) async fn create_run(store: &Store, new: NewRun) -> Result<Created, Error> {
-    let kwargs = request_codec::encode(&new.kwargs, new.columns());
+    let kwargs = request_codec::encode(&new.kwargs, new.columns(), store.format);
     let branch = BranchId::mint();
     let creation = Arc::new(Creation {
         new,
@@ -357,7 +357,7 @@ fn ends_others(new: &NewRun) -> bool {
 /// Creates a run in the caller's transaction, which the caller rolls back to where it was when the run is
 /// neither started nor queued.
 pub(in super::super) async fn within(client: &Object, new: &NewRun) -> Result<Created, Failure> {
-    let kwargs = request_codec::encode(&new.kwargs, new.columns());
+    let kwargs = request_codec::encode(&new.kwargs, new.columns(), client.format);
     let prepared = Prepared::on(client).await?;
     let row = clear_and_insert(client, &prepared, new, &kwargs, BranchId::mint()).await?;
     outcome(client, new, row).await

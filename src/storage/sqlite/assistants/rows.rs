@@ -10,18 +10,15 @@ use crate::{
         Content,
         store::{AssistantRow, VersionRow},
     },
-    checkpoint::codec,
+    checkpoint::codec::{self, Format},
     time::Timestamp,
     value::{Map, Value},
 };
 
 /// The stored form of config and context, with its codec.
-pub(super) fn encoded(content: &Content) -> (Arc<str>, Vec<u8>, Vec<u8>) {
-    let bytes =
-        |map: &Map| codec::encode_tagged(&Value::map(map.clone()), codec::Format::default());
-    let (tag, config) = bytes(&content.config);
-    let (other, context) = bytes(&content.context);
-    (codec::heavier(tag, other), config, context)
+pub(super) fn encoded(content: &Content, format: Format) -> (Arc<str>, Vec<u8>, Vec<u8>) {
+    let value = |map: &Map| Value::map(map.clone());
+    codec::encode_pair(&value(&content.config), &value(&content.context), format)
 }
 
 pub(super) fn assistant_of(row: &Row<'_>) -> rusqlite::Result<AssistantRow> {

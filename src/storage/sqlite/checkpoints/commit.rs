@@ -49,21 +49,21 @@ fn within<T>(db: &Connection, write: impl FnOnce() -> Result<T>) -> Result<Resul
     Ok(result)
 }
 
-/// Supersteps of one branch, all or none: so the row of a checkpoint may have the result that the next one brings,
+/// Supersteps of one branch, all or none: so the row of a checkpoint may have the results that the next one brings,
 /// which may point to values of the next one.
 fn commit_together(db: &Connection, commits: &[Commit]) -> Result<Vec<i32>> {
     let mut depths = Vec::with_capacity(commits.len());
     let mut commits = commits.iter().peekable();
     let mut is_written = false;
     while let Some(commit) = commits.next() {
-        let result = commits.peek().and_then(|next| commit.result_in(next));
-        // Where the row of the checkpoint before has the result, there is no other.
-        let writes = if mem::replace(&mut is_written, result.is_some()) {
+        let results = commits.peek().and_then(|next| commit.results_in(next));
+        // Where the row of the checkpoint before has the results, there are no others.
+        let writes = if mem::replace(&mut is_written, results.is_some()) {
             &[]
         } else {
             &*commit.writes
         };
-        depths.push(superstep(db, commit, writes, result)?);
+        depths.push(superstep(db, commit, writes, results.as_deref())?);
     }
     Ok(depths)
 }
@@ -95,7 +95,7 @@ pub(crate) fn commit(db: &Connection, commit: &Commit) -> Result<i32> {
     superstep(db, commit, &commit.writes, None)
 }
 
-/// A superstep that brings these results, with the one that ran from its checkpoint.
+/// A superstep that brings these results, with the row of those of the tasks that ran from its checkpoint.
 fn superstep(
     db: &Connection,
     commit: &Commit,

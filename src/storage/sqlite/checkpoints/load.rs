@@ -7,7 +7,8 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use super::{blobs::values_of, page::WRITTEN};
 use crate::{
     checkpoint::{
-        At, CheckpointRow, Error, Query, Result, Source, Stored, WriteRow, metadata::Columns, paths,
+        At, CheckpointRow, Error, Query, Result, Source, Stored, WriteRow, metadata::Columns,
+        paths, results,
     },
     id::{BranchId, CheckpointId, TreeId},
     storage::sqlite::columns::{id, id_if, parsed},
@@ -251,5 +252,6 @@ pub(super) fn writes_at(
             upsert: idx < 0,
         })
     })?;
-    rows.map(|row| row.map_err(Error::from)).collect()
+    let rows: Result<_> = rows.map(|row| row.map_err(Error::from)).collect();
+    results::split_all(rows?)
 }

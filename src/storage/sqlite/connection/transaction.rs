@@ -8,8 +8,8 @@ use std::{
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::{execute, roll_back};
-use crate::checkpoint::Error;
+use super::{Writing, execute, roll_back};
+use crate::checkpoint::{Error, codec::Format};
 
 /// How long a transaction may be idle while everybody else waits for it.
 const IDLE_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
@@ -27,10 +27,15 @@ enum Call {
 
 /// The caller's side. Dropping it rolls it back.
 #[derive(Debug)]
-pub(crate) struct OpenTransaction(mpsc::Sender<Call>);
+pub(crate) struct OpenTransaction {
+    calls: mpsc::Sender<Call>,
+    format: Format,
+}
 
 /// An opening to queue, and the transaction once its turn has come.
-pub(crate) fn begin() -> (
+pub(crate) fn begin(
+    format: Format,
+) -> (
     Opening,
     impl Future<Output = Result<OpenTransaction, Error>>,
 ) {
@@ -46,7 +51,7 @@ pub(crate) fn begin() -> (
                 "the thread that writes to the database has ended".into(),
             ))
         })?;
-        Ok(OpenTransaction(calls))
+        Ok(OpenTransaction { calls, format })
     };
     (opening, open)
 }
@@ -56,21 +61,22 @@ impl OpenTransaction {
     pub(crate) async fn run<T, F>(&self, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+        F: FnOnce(&Writing<'_>) -> Result<T, Error> + Send + 'static,
     {
         let (reply, result) = oneshot::channel();
+        let format = self.format;
         let call = Call::Work(Box::new(move |db| {
-            let _ = reply.send(alone(db, work));
+            let _ = reply.send(alone(db, |db| work(&Writing { db, format })));
         }));
         // When nobody listens any more the call is dropped, and with it the reply.
-        let _ = self.0.send(call);
+        let _ = self.calls.send(call);
         result.await.unwrap_or_else(|_| Err(rolled_back()))
     }
 
     /// Makes everything durable.
     pub(crate) async fn commit(self) -> Result<(), Error> {
         let (reply, result) = oneshot::channel();
-        let _ = self.0.send(Call::Commit(reply));
+        let _ = self.calls.send(Call::Commit(reply));
         result.await.unwrap_or_else(|_| Err(rolled_back()))
     }
 }

@@ -12,10 +12,13 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::{
-    execute, roll_back,
+    Writing, execute, roll_back,
     transaction::{self, OpenTransaction, Opening},
 };
-use crate::{checkpoint::Error, contention::shares::begin};
+use crate::{
+    checkpoint::{Error, codec::Format},
+    contention::shares::begin,
+};
 
 /// Jobs that may share a transaction.
 const GROUP: usize = 128;
@@ -25,6 +28,8 @@ const GROUP: usize = 128;
 pub(crate) struct Writer {
     queue: Option<mpsc::Sender<Work>>,
     thread: Option<JoinHandle<()>>,
+    /// In which form values are written.
+    pub(crate) format: Format,
 }
 
 /// What is queued.
@@ -45,6 +50,7 @@ trait Job: Send {
 
 struct Task<T, F> {
     work: Option<F>,
+    format: Format,
     result: Option<Result<T, Error>>,
     reply: oneshot::Sender<Result<T, Error>>,
 }
@@ -52,10 +58,11 @@ struct Task<T, F> {
 impl<T, F> Job for Task<T, F>
 where
     T: Send,
-    F: FnOnce(&Connection) -> Result<T, Error> + Send,
+    F: FnOnce(&Writing<'_>) -> Result<T, Error> + Send,
 {
     fn run(&mut self, db: &Connection) -> bool {
-        self.result = self.work.take().map(|work| work(db));
+        let format = self.format;
+        self.result = self.work.take().map(|work| work(&Writing { db, format }));
         matches!(self.result, Some(Ok(_)))
     }
 
@@ -82,6 +89,7 @@ impl Writer {
         Ok(Self {
             queue: Some(queue),
             thread: Some(thread),
+            format: Format::default(),
         })
     }
 
@@ -89,12 +97,13 @@ impl Writer {
     pub(crate) fn submit<T, F>(&self, work: F) -> impl Future<Output = Result<T, Error>> + use<T, F>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+        F: FnOnce(&Writing<'_>) -> Result<T, Error> + Send + 'static,
     {
         begin();
         let (reply, result) = oneshot::channel();
         let job = Box::new(Task {
             work: Some(work),
+            format: self.format,
             result: None,
             reply,
         });
@@ -115,7 +124,7 @@ impl Writer {
 impl Writer {
     /// Waits for the turn of a transaction that keeps the thread to itself until its end.
     pub(crate) async fn transaction(&self) -> Result<OpenTransaction, Error> {
-        let (opening, begun) = transaction::begin();
+        let (opening, begun) = transaction::begin(self.format);
         if let Some(queue) = &self.queue {
             // Without a thread the opening is dropped, and with it the reply.
             let _ = queue.send(Work::Exclusive(opening));

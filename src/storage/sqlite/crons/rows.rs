@@ -6,15 +6,15 @@ use rusqlite::Row;
 
 use super::super::columns::{id, id_if, json_map, parsed_if, unreadable};
 use crate::{
-    checkpoint::codec,
+    checkpoint::codec::{self, Format},
     crons::CronRow,
     time::Timestamp,
     value::{Map, Value},
 };
 
 /// The stored form of a payload, with its codec.
-pub(super) fn encoded(payload: &Map) -> (Arc<str>, Vec<u8>) {
-    codec::encode_tagged(&Value::map(payload.clone()), codec::Format::default())
+pub(super) fn encoded(payload: &Map, format: Format) -> (Arc<str>, Vec<u8>) {
+    codec::encode_weighed(&Value::map(payload.clone()), format)
 }
 
 pub(super) fn cron_of(row: &Row<'_>) -> rusqlite::Result<CronRow> {

@@ -6,6 +6,7 @@ use super::create;
 use crate::{
     checkpoint::Result,
     runs::{Created, Fired, Firing, request::codec, transitions::firing::CronChange},
+    storage::sqlite::connection::Writing,
     time::Timestamp,
 };
 
@@ -21,7 +22,7 @@ const DISABLE: &str =
 const FORGET: &str = "DELETE FROM crons WHERE cron_id = ?1";
 
 /// See [`runs::Store::fire`](crate::runs::Store::fire).
-pub(in super::super) fn fire(db: &Connection, firing: &Firing) -> Result<Fired> {
+pub(in super::super) fn fire(db: &Writing<'_>, firing: &Firing) -> Result<Fired> {
     let cron = firing.cron;
     let is_due =
         db.prepare_cached(IS_DUE)?
@@ -33,7 +34,7 @@ pub(in super::super) fn fire(db: &Connection, firing: &Firing) -> Result<Fired> 
         change(db, firing, None, Timestamp::now())?;
         return Ok(Fired::Skipped);
     };
-    let kwargs = codec::encode(&run.kwargs, run.columns());
+    let kwargs = codec::encode(&run.kwargs, run.columns(), db.format);
     let now = Timestamp::now();
     db.execute_batch("SAVEPOINT run")?;
     let created = create(db, run.clone(), &kwargs, now)?;

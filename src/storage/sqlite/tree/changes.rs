@@ -6,7 +6,9 @@ use crate::{
     checkpoint::{Commit, Result},
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
     runs::{Created, NewRun, request::codec as request_codec},
-    storage::sqlite::{branches, checkpoints::commit, columns::map_text, events, runs},
+    storage::sqlite::{
+        branches, checkpoints::commit, columns::map_text, connection::Writing, events, runs,
+    },
     time::Timestamp,
     tree::{
         Outcome,
@@ -212,7 +214,7 @@ pub(super) fn append(
     events::append(db, tree, thread, new, now)
 }
 
-pub(super) fn create_run(db: &Connection, new: NewRun) -> Result<Created> {
-    let kwargs = request_codec::encode(&new.kwargs, new.columns());
+pub(super) fn create_run(db: &Writing<'_>, new: NewRun) -> Result<Created> {
+    let kwargs = request_codec::encode(&new.kwargs, new.columns(), db.format);
     runs::create(db, new, &kwargs, Timestamp::now())
 }

@@ -24,7 +24,7 @@ pub(in super::super::super) async fn create_runs(
     store: &Store,
     new: &[NewRun],
 ) -> Result<CreatedBatch, Error> {
-    let encoded = |new: &NewRun| request_codec::encode(&new.kwargs, new.columns());
+    let encoded = |new: &NewRun| request_codec::encode(&new.kwargs, new.columns(), store.format);
     let kwargs: Vec<_> = new.iter().map(encoded).collect();
     let branches: Vec<_> = new.iter().map(|_| BranchId::mint()).collect();
     let attempts = AtomicU32::new(0);

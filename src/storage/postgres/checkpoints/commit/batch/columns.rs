@@ -1,6 +1,6 @@
 //! The rows of many supersteps as one array per column, each with the number of its branch.
 
-use std::{collections::HashMap, mem};
+use std::{borrow::Cow, collections::HashMap, mem};
 
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::super::arrays::{Blobs, Events, Nodes, Writes, path_of};
 use crate::{
     checkpoint::{Commit, Error, WriteRow, metadata},
-    storage::postgres::columns::{Json, Time},
+    storage::postgres::columns::{Json, Time, envelope_bytes},
 };
 
 /// What gates each branch.
@@ -39,7 +39,7 @@ struct Checkpoints<'a> {
     runs: Vec<Option<Uuid>>,
     sources: Vec<&'static str>,
     steps: Vec<i64>,
-    envelopes: Vec<&'a [u8]>,
+    envelopes: Vec<Cow<'a, [u8]>>,
     blob_versions: Vec<Json<'a>>,
     metadata: Vec<Json<'a>>,
     times: Vec<Time>,
@@ -54,15 +54,19 @@ struct Checkpoints<'a> {
 struct Results<'a> {
     tasks: Vec<Option<Uuid>>,
     headers: Vec<Option<String>>,
-    bytes: Vec<Option<&'a [u8]>>,
+    bytes: Vec<Option<Cow<'a, [u8]>>>,
 }
 
 impl<'a> Results<'a> {
-    fn push(&mut self, result: Option<&'a WriteRow>) {
-        self.tasks.push(result.map(|row| row.task.0));
+    fn push(&mut self, results: Option<Cow<'a, WriteRow>>) {
+        let row = results.as_deref();
+        self.tasks.push(row.map(|row| row.task.0));
         self.headers
-            .push(result.map(|row| row.header(&path_of(&row.path))));
-        self.bytes.push(result.map(|row| &*row.bytes));
+            .push(row.map(|row| row.header(&path_of(&row.path))));
+        self.bytes.push(results.map(|row| match row {
+            Cow::Borrowed(row) => Cow::Borrowed(&*row.bytes),
+            Cow::Owned(row) => Cow::Owned(row.bytes),
+        }));
     }
 }
 
@@ -131,14 +135,15 @@ impl<'a> Columns<'a> {
             position += 1;
             let before = events;
             events += i64::try_from(commit.events.len()).unwrap_or(i64::MAX);
-            let result = commits.peek().and_then(|next| commit.result_in(next));
+            let results = commits.peek().and_then(|next| commit.results_in(next));
+            let are_in_row = results.is_some();
             self.add_row(number, position, events, commit);
-            self.rows.results.push(result);
+            self.rows.results.push(results);
             self.blobs.extend(&commit.blobs);
             self.of_blobs
                 .fill(self.blobs.channels.len(), number, position, commit);
-            // Where the row of the checkpoint before has the result, there is no other.
-            if !mem::replace(&mut is_written, result.is_some()) {
+            // Where the row of the checkpoint before has the results, there are no others.
+            if !mem::replace(&mut is_written, are_in_row) {
                 self.writes.extend(&commit.writes);
             }
             self.of_writes
@@ -179,7 +184,7 @@ impl<'a> Columns<'a> {
         rows.runs.push(row.run.map(|id| id.0));
         rows.sources.push(row.source.as_str());
         rows.steps.push(row.step);
-        rows.envelopes.push(&row.envelope);
+        rows.envelopes.push(envelope_bytes(&row.envelope));
         rows.blob_versions
             .push(Json::new(row.blob_versions.as_str()));
         let own = metadata::Columns::of(&row.metadata);
