@@ -9,6 +9,7 @@ use test_support::client::{Answer, Client};
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::{Server, Setup};
+use test_support::tables::rows;
 use test_support::talk::{ok, until};
 
 use crate::pools::thread_of_states;
@@ -26,6 +27,11 @@ const REQUESTS: usize = 200;
 const PAUSE: Duration = Duration::from_millis(25);
 /// How long one may take: twice the limit, and what a busy machine needs for the work.
 const MOST: Duration = Duration::from_secs(2 * LIMIT + 20);
+
+/// Connections to the database of the test, but for that of who asks.
+const SESSIONS: &str = "
+SELECT CAST(count(*) AS text) FROM pg_stat_activity
+ WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
 
 /// The answers to requests of several reads that come at one moment, if they came in time, and how long each took.
 fn crowd(client: &Client, thread: &str) -> Vec<(Option<Answer>, Duration)> {
@@ -115,6 +121,12 @@ fn each_of_many_requests_of_one_principal_is_answered_soon(place: &Place) {
         attack(&server, &thread);
     }
     memory.held("a crowd of requests", 192 * MIB);
+    if place.is_postgres() {
+        let sessions = rows(place, &server, SESSIONS)[0][0].clone().unwrap();
+        println!("{sessions} sessions");
+        // Besides the ten one that renews the lease and one for notifications.
+        assert!(sessions.parse::<usize>().unwrap() <= 12);
+    }
     // Once they are answered there is room again.
     let ann = Client::of(&server).with_key("key-a");
     ok(ann.get(&format!("/threads/{thread}/history")), 200);

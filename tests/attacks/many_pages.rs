@@ -23,7 +23,7 @@ const CLIENTS: usize = 32;
 const ITEMS: usize = 10;
 
 /// Messages that wait on one branch.
-const WAITING: usize = 64;
+const WAITING: usize = 66;
 
 fn setup() -> Setup {
     Setup::example("reference_server").env("BACKSTITCH_MEMORY_BUDGET", "192")

@@ -79,7 +79,7 @@ pub(super) struct Room<'a> {
 impl Room<'_> {
     /// Whether there are so many bytes at once; they are in `reserved` then.
     pub fn has(&self, reserved: &mut Option<Reservation>, bytes: usize) -> bool {
-        let is_small = bytes <= SMALL;
+        let is_small = self.is_small(bytes);
         let bytes = self.counted(bytes);
         match reserved {
             Some(reserved) if reserved.is_of(&self.memory.cancelled) => true,
@@ -93,6 +93,11 @@ impl Room<'_> {
         }
     }
 
+    /// Whether a state may be one of the small ones: of what they have, one payer's share has room for it.
+    fn is_small(&self, bytes: usize) -> bool {
+        bytes <= SMALL.min(self.memory.small.share())
+    }
+
     fn counted(&self, bytes: usize) -> usize {
         bytes.clamp(LEAST, (self.memory.total() / OTHERS).max(LEAST))
     }
@@ -100,7 +105,7 @@ impl Room<'_> {
     /// Waits for so many bytes. Where nothing is left, small states wait for each other beside it, and one run after the
     /// other that is cancelled meanwhile goes on: the engine ends it before it does anything.
     pub async fn wait(&self, bytes: usize) -> Reservation {
-        let is_small = bytes <= SMALL;
+        let is_small = self.is_small(bytes);
         let bytes = self.counted(bytes);
         let small = async {
             if !is_small {
@@ -139,6 +144,21 @@ mod tests {
     fn full(memory: &RunMemory) -> [Reservation; 2] {
         let payers = [("bob", 120 * MIB), ("carol", 40 * MIB)];
         payers.map(|(payer, bytes)| memory.states.charge(&payer.into(), bytes))
+    }
+
+    /// It would get less than it needs there, read its state, and wait again at once.
+    #[tokio::test]
+    async fn a_state_for_which_small_ones_never_have_room_waits_until_the_memory_is_free() {
+        let (memory, cancel) = (RunMemory::new(16 * MIB), CancellationToken::new());
+        let room = room(&memory, &cancel);
+        let full = full(&memory);
+        let mut waits = pin!(room.wait(3 * MIB));
+        assert!(poll!(waits.as_mut()).is_pending());
+        let mut small = Some(room.wait(MIB).await);
+        assert!(room.has(&mut small, MIB));
+        drop(full);
+        let mut reserved = Some(waits.await);
+        assert!(room.has(&mut reserved, 3 * MIB));
     }
 
     #[tokio::test]
