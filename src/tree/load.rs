@@ -80,7 +80,7 @@ pub async fn uncounted(saver: &Arc<dyn Saver>, query: Query) -> Result<Option<De
 }
 
 /// What a state weighs at most that is read at once.
-pub const AT_ONCE: u64 = 1 << 20;
+pub const AT_ONCE: u64 = 768 << 10;
 
 /// One checkpoint, read as far as is needed to know its size.
 pub enum Weighed {

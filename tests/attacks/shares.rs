@@ -36,7 +36,7 @@ fn lists_of_one_principal_take_half_of_the_connections_and_others_are_answered()
     two_reads_of_one_principal_go_on(&server, hold, || waiting(&place, &server));
 }
 
-/// Of the three threads that read SQLite two. There nobody's lock keeps a reader waiting, so that the reads
+/// Of the four threads that read SQLite two. There nobody's lock keeps a reader waiting, so that the reads
 /// of these lists themselves wait.
 #[test]
 fn lists_of_one_principal_take_two_threads_of_sqlite_and_others_are_answered() {

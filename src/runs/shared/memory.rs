@@ -340,7 +340,7 @@ mod tests {
     fn small_states_take_nothing_and_of_the_largest_there_is_one_at_a_time() {
         let budget = Budget::new(100 << 20);
         let memory = ReadMemory::new(budget.clone(), "ann".into(), &Arc::default());
-        assert!(memory.reserve(1 << 20).unwrap().is_none());
+        assert!(memory.reserve(BATCH_BYTES).unwrap().is_none());
         let large = memory.reserve(2 << 20).unwrap();
         assert_eq!(budget.reserved(), 12 << 20);
         drop(large);
@@ -356,7 +356,7 @@ mod tests {
         let states = States::new(100 << 20);
         let change = || states.changed_by("ann".into());
         let first = change();
-        assert!(first.take(1 << 20).unwrap().is_none());
+        assert!(first.take(BATCH_BYTES).unwrap().is_none());
         assert_eq!(states.budget().reserved(), 0);
         assert!(first.take(2 << 20).unwrap().is_none());
         assert!(first.take(3 << 20).unwrap().is_none());
@@ -369,7 +369,7 @@ mod tests {
         assert!(second.take(2 << 20).unwrap().is_none(), "it goes on");
         let refused = third.take(2 << 20).unwrap_err();
         assert!(refused.to_string().contains("Try again later"), "{refused}");
-        assert!(third.take(1 << 20).unwrap().is_none(), "a small one");
+        assert!(third.take(BATCH_BYTES).unwrap().is_none(), "a small one");
         drop(second);
         assert!(third.take(2 << 20).unwrap().is_none());
         drop((first, third));
@@ -435,8 +435,15 @@ mod tests {
         let budget = Budget::new(100 << 20);
         let response = Arc::default();
         let memory = ReadMemory::new(budget.clone(), "ann".into(), &response);
-        for (weight, reserved) in [(1, 0), (4, 24), (2, 12), (1, 0), (1000, 50), (3, 18)] {
-            assert!(memory.resize(weight << 20));
+        for (weight, reserved) in [
+            (BATCH_BYTES, 0),
+            (4 << 20, 24),
+            (2 << 20, 12),
+            (BATCH_BYTES, 0),
+            (1000 << 20, 50),
+            (3 << 20, 18),
+        ] {
+            assert!(memory.resize(weight));
             assert_eq!(budget.reserved(), reserved << 20);
         }
         let other = budget.reserve(&"ann".into(), 32 << 20).unwrap();

@@ -20,9 +20,9 @@ use crate::{
     contention::shares::{Percent, Shares},
 };
 
-/// How many reads go on at once. What a read decodes within its first mebibyte is in no budget, so that each more of them
+/// How many reads go on at once. What a read decodes of its first 768 KiB is in no budget, so that each more of them
 /// takes memory.
-pub(crate) const COUNT: usize = 3;
+pub(crate) const COUNT: usize = 4;
 
 /// How long a principal may wait for its share of the threads, unless a setting says otherwise.
 const WAIT: Duration = Duration::from_secs(10);
@@ -63,7 +63,7 @@ impl Readers {
             .collect::<io::Result<Vec<_>>>()?;
         Ok(Self {
             queue: Some(Arc::new(queue)),
-            shares: shares(threads.len(), Percent::default()),
+            shares: Shares::of_each(Percent::default().of(threads.len())),
             wait: WAIT,
             threads,
             limit,
@@ -78,7 +78,7 @@ impl Readers {
 
     /// Sets how much of the threads one principal may have.
     pub(crate) fn set_share(&mut self, share: Percent) {
-        self.shares = shares(self.threads.len(), share);
+        self.shares = Shares::of_each(share.of(self.threads.len()));
     }
 
     /// Sets how long a principal may wait for its share.
@@ -143,12 +143,6 @@ impl Drop for Readers {
             let _ = thread.join();
         }
     }
-}
-
-/// What principals may have of so many threads. Of three it is two where it is half: with one, each of its long searches
-/// would hold up all that a principal reads.
-fn shares(threads: usize, share: Percent) -> Shares {
-    Shares::of_each(share.of(threads + 1).min(threads))
 }
 
 fn serve(db: &mut Connection, jobs: &Mutex<mpsc::Receiver<Job>>, limit: &AtomicU64) {
