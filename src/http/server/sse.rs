@@ -25,8 +25,9 @@ pub type OnDisconnect = Box<dyn FnOnce() + Send>;
 /// Keeps proxies from buffering the stream.
 pub const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// As many bytes are gathered into one chunk when more is ready at once.
-const CHUNK: usize = 64 << 10;
+/// As many bytes are gathered into one chunk when more is ready at once. What is gathered is copied, and the copy stays in
+/// memory while its client reads nothing; frames that come in larger pieces are shared by all readers.
+const CHUNK: usize = 16 << 10;
 
 /// When clients may come back to a stream that broke off, in milliseconds. Without the blank line
 /// that would make it an event.
@@ -94,10 +95,11 @@ fn body(
         let _guard = guard;
         let mut beats = tokio::time::interval_at(Instant::now() + heartbeat, heartbeat);
         beats.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut taken = None;
         loop {
             let first = tokio::select! {
                 biased;
-                frames = source.next() => frames,
+                frames = next_of(&mut taken, &mut source) => frames,
                 () = cut.cancelled() => {
                     departure.ended();
                     yield Ok(Frame::data(Bytes::from_static(RETRY)));
@@ -112,7 +114,8 @@ fn body(
                 departure.ended();
                 return;
             };
-            let (chunk, more) = gather(&mut source, first);
+            let (chunk, left, more) = gather(&mut source, first);
+            taken = left;
             if !more {
                 departure.ended();
             }
@@ -136,23 +139,37 @@ fn body(
     StreamBody::new(stream).boxed_unsync()
 }
 
-/// `first` with whatever else is ready at once; false when the source has ended.
-fn gather(source: &mut Box<dyn FrameSource>, first: Bytes) -> (Bytes, bool) {
+/// What was taken from the source before, else what it has next.
+async fn next_of(taken: &mut Option<Bytes>, source: &mut Box<dyn FrameSource>) -> Option<Bytes> {
+    match taken.take() {
+        Some(frames) => Some(frames),
+        None => source.next().await,
+    }
+}
+
+/// `first` with whatever else is ready at once and fits; what was ready and does not fit; and false when the source has
+/// ended.
+fn gather(source: &mut Box<dyn FrameSource>, first: Bytes) -> (Bytes, Option<Bytes>, bool) {
     let mut joined = BytesMut::new();
-    while first.len() + joined.len() < CHUNK {
+    let mut length = first.len();
+    while length < CHUNK {
         match source.next().now_or_never() {
             None => break,
-            Some(None) => return (join(first, joined), false),
+            Some(None) => return (join(first, joined), None, false),
+            Some(Some(frames)) if length + frames.len() > CHUNK => {
+                return (join(first, joined), Some(frames), true);
+            }
             Some(Some(frames)) => {
+                length += frames.len();
                 if joined.is_empty() {
-                    joined.reserve(first.len() + frames.len());
+                    joined.reserve(length);
                     joined.extend_from_slice(&first);
                 }
                 joined.extend_from_slice(&frames);
             }
         }
     }
-    (join(first, joined), true)
+    (join(first, joined), None, true)
 }
 
 fn join(first: Bytes, joined: BytesMut) -> Bytes {
@@ -236,6 +253,23 @@ mod tests {
         send.send(Bytes::from("d")).unwrap();
         drop(send);
         assert_eq!(chunk(&mut fixture.body).await.unwrap(), "d");
+        assert_eq!(chunk(&mut fixture.body).await, None);
+        drop(fixture.body);
+        assert!(!fixture.gone.load(Ordering::SeqCst));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_piece_is_no_copy_and_what_is_ready_before_it_is_a_chunk_of_its_own() {
+        let mut fixture = fixture();
+        let send = fixture.send.take().unwrap();
+        let large = Bytes::from(vec![b'x'; CHUNK]);
+        for frames in [Bytes::from("a"), Bytes::from("b"), large.clone()] {
+            send.send(frames).unwrap();
+        }
+        drop(send);
+        assert_eq!(chunk(&mut fixture.body).await.unwrap(), "ab");
+        let frame = fixture.body.frame().await.unwrap().unwrap();
+        assert_eq!(frame.data_ref().unwrap().as_ptr(), large.as_ptr());
         assert_eq!(chunk(&mut fixture.body).await, None);
         drop(fixture.body);
         assert!(!fixture.gone.load(Ordering::SeqCst));

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     budget::{Budget, Reservation},
     contention::shares::Percent,
-    runs::listing::{BATCH_BYTES, IN_MEMORY},
+    runs::listing::IN_MEMORY,
 };
 
 /// The least that a run waits for.
@@ -17,8 +17,8 @@ const BESIDE: usize = 8;
 /// That part of the memory no principal may take alone, and no state counts more: so the first run of another one never waits for
 /// those of one principal.
 const OTHERS: usize = 4;
-/// What the largest of the small states takes.
-const SMALL: usize = (BATCH_BYTES * IN_MEMORY) as usize;
+/// What the largest of the small states takes, which weighs 1 MiB.
+const SMALL: usize = (IN_MEMORY as usize) << 20;
 
 /// The memory for states of runs, apart from what requests read: neither takes the other's.
 #[derive(Debug)]
