@@ -34,14 +34,13 @@ pub(super) struct Usage {
 /// Bytes by which a stream may grow or shrink before that is counted.
 const STEP: usize = 16 << 10;
 /// A connection is always handed as much: heartbeats, and most of what comes while its client reads.
-const SMALL: usize = 16 << 10;
+const SMALL: usize = 2 << 10;
 
 /// Counts the bytes of all streams. Beyond the limit the client loses frames whose streams have the most: their slowest
 /// readers are cut off. A client that has no more than its share loses nothing as long as another has more.
 pub struct Memory {
     limit: usize,
-    /// The most that one client may have while others have something, and the most of what all clients were sent and have
-    /// not taken.
+    /// The most that one client may have while others have something.
     share: usize,
     used: AtomicUsize,
     /// Streams, some of which may be gone.
@@ -59,11 +58,13 @@ struct Untaken {
 }
 
 impl Untaken {
-    /// Adds what a client is sent, unless it has its part of `most` already: all of it, while others have nothing.
-    fn add(&mut self, payer: &Arc<str>, bytes: usize, most: usize) -> bool {
+    /// Adds what a client is sent, unless all have `most` and it has its part of that already: all of it, while others
+    /// have nothing, but no more than a `share`.
+    fn add(&mut self, payer: &Arc<str>, bytes: usize, most: usize, share: usize) -> bool {
         let clients = self.of.len().max(1);
         let own = self.of.entry(payer.clone()).or_default();
-        let is_over = self.bytes + bytes > most && *own > 0 && *own + bytes > most / clients;
+        let part = share.min(most / clients);
+        let is_over = self.bytes + bytes > most && *own > 0 && *own + bytes > part;
         if is_over && bytes > SMALL {
             return false;
         }
@@ -127,11 +128,12 @@ impl Memory {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Frames that are handed to a connection of a client, until they are dropped. All that clients have not taken is one
-    /// share of the memory at the most, since no room can be made of it: `None` for one that has its part of that and asks
+    /// Frames that are handed to a connection of a client, until they are dropped. All that clients have not taken is half
+    /// of the memory at the most, since no room can be made of it: `None` for one that has its part of that and asks
     /// for more.
     pub fn in_flight(self: &Arc<Self>, payer: &Arc<str>, bytes: usize) -> Option<InFlight> {
-        if !self.in_flight.lock().add(payer, bytes, self.share) {
+        let most = self.limit / 2;
+        if !self.in_flight.lock().add(payer, bytes, most, self.share) {
             return None;
         }
         let mut counted = Counted::of(self.clone());

@@ -98,7 +98,8 @@ fn reads_of_agents_and_tools_stop_when_their_client_leaves() {
             call("ListTasks", json!({"contextId": task["contextId"]})),
         ),
     ];
-    let watch = Watch::of(&server);
+    // Another client's reads would take connections that have these statements prepared.
+    let watch = Watch::probing(&server);
     for (table, read) in &reads {
         assert!(ok(client.post(&path, read), 200)["result"].is_object());
         left(&place, &server, &client, table, &path, read);
@@ -115,7 +116,7 @@ fn what_a_call_to_an_agent_writes_is_written_when_its_client_has_left() {
     let (server, client) = serve(&place);
     let path = agent(&client);
     let thread = client.thread();
-    let watch = Watch::of(&server);
+    let watch = Watch::probing(&server);
     let lock = locked(
         place.url().unwrap(),
         "LOCK TABLE runs IN ACCESS EXCLUSIVE MODE",

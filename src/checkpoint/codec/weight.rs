@@ -23,7 +23,12 @@ pub(super) fn tag(form: &str, value: &Value, bytes: usize) -> Arc<str> {
     if bytes < SMALL {
         return form.into();
     }
-    let memory = value.memory().saturating_add(texts(bytes)) as u64;
+    // Lists and maps that are read from JSON grow as they are read, to more room than they need, and share no names.
+    let decoded = match form {
+        JSON => value.memory().saturating_mul(2),
+        _ => value.memory(),
+    };
+    let memory = decoded.saturating_add(texts(bytes)) as u64;
     tag_of(form, memory.div_ceil(IN_MEMORY * bytes.max(1) as u64))
 }
 

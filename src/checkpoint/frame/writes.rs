@@ -92,7 +92,9 @@ pub fn encode_writes(
 pub fn references(tag: &str, bytes: &[u8]) -> Vec<(Arc<str>, Version)> {
     if results::is_joined(tag) {
         let all = results::split(bytes).unwrap_or_default();
-        let each = all.iter().map(|one| references(&one.tag, &one.bytes));
+        // None of them has several again, unless the row is damaged.
+        let single = all.iter().filter(|one| !results::is_joined(&one.tag));
+        let each = single.map(|one| references(&one.tag, &one.bytes));
         return each.flatten().collect();
     }
     let Ok(list) = codec::decode(tag, bytes) else {

@@ -187,8 +187,13 @@ impl Pipeline {
                 return Ok(Some(Rest { pipeline, entries }));
             }
         }
-        self.go_on(VecDeque::new());
+        self.release();
         self.drained().await.map(|()| None)
+    }
+
+    /// Writes what waits, also what was kept.
+    pub fn release(self: &Arc<Self>) {
+        self.go_on(VecDeque::new());
     }
 
     /// Writes `first` and then what waits.

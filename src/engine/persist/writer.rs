@@ -241,6 +241,7 @@ impl RunWriter {
     pub async fn finish_with_rest(&self) -> Result<Option<Rest>, Error> {
         let has_writes = self.inner.lock().await.queue.has_writes();
         if has_writes || self.durability == Durability::Sync {
+            self.pipeline.release();
             return self.finish().await.map(|_| None);
         }
         self.pipeline.take_rest().await

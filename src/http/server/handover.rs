@@ -115,10 +115,13 @@ mod tests {
     use crate::http::server::{body, connection::Activity, progress::Slowest};
 
     fn handed_over(bytes: usize, pace: usize) -> (Pin<Box<ResponseBody>>, Arc<Activity>) {
+        handed_over_body(body::full(vec![b'x'; bytes]), pace)
+    }
+
+    fn handed_over_body(whole: body::Body, pace: usize) -> (Pin<Box<ResponseBody>>, Arc<Activity>) {
         let activity = Activity::new();
         let stall = Duration::from_secs(30);
         let progress = activity.progress().clone();
-        let whole = body::full(vec![b'x'; bytes]);
         let open = TaskTracker::new().token();
         let slowest = Slowest { stall, pace };
         let guarded = Guarded::new(whole, activity.enter(false), progress.clone(), slowest);
@@ -159,6 +162,30 @@ mod tests {
             }
             let took = begin.elapsed().as_secs();
             assert!(seconds.contains(&took), "{pace}: {took} s");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_part_of_a_list_is_taken_at_the_pace_and_small_ones_as_slowly_as_they_come() {
+        let parts = |bytes: usize, count: usize| {
+            let part = move |_| Ok(hyper::body::Frame::data(Bytes::from(vec![b'x'; bytes])));
+            let parts = futures::stream::iter((0..count).map(part));
+            http_body_util::StreamBody::new(parts).boxed_unsync()
+        };
+        // A part of 640 kB has 40 s, and at 16 KiB in 20 s it takes 800.
+        let (mut large, _activity) = handed_over_body(parts(640_000, 2), 64_000);
+        let begin = Instant::now();
+        let mut is_whole = true;
+        while let Some(frame) = large.frame().await {
+            is_whole &= frame.is_ok();
+            tokio::time::sleep(Duration::from_secs(20)).await;
+        }
+        let took = begin.elapsed().as_secs();
+        assert!(!is_whole && (40..130).contains(&took), "{took} s");
+        let (mut small, _activity) = handed_over_body(parts(16_000, 40), 64_000);
+        while let Some(frame) = small.frame().await {
+            frame.unwrap();
+            tokio::time::sleep(Duration::from_secs(20)).await;
         }
     }
 }

@@ -33,8 +33,15 @@ tokio::task_local! {
 pub struct Slowest {
     /// How long it may take nothing.
     pub stall: Duration,
-    /// Bytes a second of a whole response of known size, once that time is over.
+    /// Bytes a second of a whole response of known size, and of each large part of another one, once that time is over.
     pub pace: usize,
+}
+
+impl Slowest {
+    /// The longest that so many bytes may take.
+    fn time(self, bytes: u64) -> Duration {
+        self.stall + Duration::from_secs_f64(bytes as f64 / self.pace.max(1) as f64)
+    }
 }
 
 /// By when the client of a response must take more of it.
@@ -101,24 +108,24 @@ pub struct Guarded {
     /// What is left of a frame.
     rest: Bytes,
     progress: Arc<Progress>,
-    limit: Duration,
-    /// When all of a body of known size must have been taken.
+    slowest: Slowest,
+    /// When all of a body of known size must have been taken, and of others the frame that is being sent: others may
+    /// wait for the memory that it has.
     end: Option<Instant>,
+    has_size: bool,
     _busy: Busy,
 }
 
 impl Guarded {
     pub fn new(body: Body, busy: Busy, progress: Arc<Progress>, slowest: Slowest) -> Self {
-        let now = Instant::now();
         let size = body.size_hint().exact();
-        let Slowest { stall: limit, pace } = slowest;
-        let time = |size: u64| Duration::from_secs_f64(size as f64 / pace.max(1) as f64);
         let guarded = Self {
-            end: size.map(|size| now + limit + time(size)),
+            end: size.map(|size| Instant::now() + slowest.time(size)),
+            has_size: size.is_some(),
             body,
             rest: Bytes::new(),
             progress,
-            limit,
+            slowest,
             _busy: busy,
         };
         guarded.wait_for_client();
@@ -126,7 +133,7 @@ impl Guarded {
     }
 
     fn wait_for_client(&self) {
-        let next = Instant::now() + self.limit;
+        let next = Instant::now() + self.slowest.stall;
         let deadline = self.end.map_or(next, |end| end.min(next));
         self.progress.set(Some(deadline));
     }
@@ -137,6 +144,14 @@ impl Guarded {
         }
         self.wait_for_client();
         Frame::data(data)
+    }
+
+    fn begin(&mut self, data: Bytes) -> Frame<Bytes> {
+        if !self.has_size {
+            let is_large = data.len() > PIECE;
+            self.end = is_large.then(|| Instant::now() + self.slowest.time(data.len() as u64));
+        }
+        self.piece(data)
     }
 }
 
@@ -165,7 +180,7 @@ impl hyper::body::Body for Guarded {
         };
         let frame = frame.map(|frame| {
             frame.map(|frame| match frame.into_data() {
-                Ok(data) => self.piece(data),
+                Ok(data) => self.begin(data),
                 Err(frame) => frame,
             })
         });

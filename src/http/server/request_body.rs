@@ -140,7 +140,8 @@ fn no_memory(refusal: Refusal) -> Error {
         }
         Refusal::TooLarge => Error::new(
             StatusCode::PAYLOAD_TOO_LARGE,
-            "The request body takes more memory than this server has for one client",
+            "The request body takes more memory than this server has for one client: the operator sets \
+             BACKSTITCH_MEMORY_BUDGET and BACKSTITCH_SHARE",
         ),
     }
 }

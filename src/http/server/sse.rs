@@ -120,7 +120,8 @@ fn body(
                 departure.ended();
             }
             // The next one is wanted once the connection has taken this one.
-            let Some(unread) = memory.in_flight(&payer, chunk.len()) else {
+            let unread = chunk.len() + taken.as_ref().map_or(0, Bytes::len);
+            let Some(unread) = memory.in_flight(&payer, unread) else {
                 // Its other streams are not read. It may come back, as to one that broke off.
                 departure.ended();
                 yield Ok(Frame::data(Bytes::from_static(RETRY)));

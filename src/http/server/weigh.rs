@@ -77,10 +77,11 @@ fn of_size(
     budget: &Arc<Budget>,
     payer: &Arc<str>,
 ) -> Result<Reservation, Refusal> {
+    // What is larger than one payer may have takes all of that.
+    let size = size.min(budget.share());
     match reserved {
         Some(mut memory) => {
-            // What is larger than one payer may have takes all of that.
-            memory.resize(size.min(budget.share()))?;
+            memory.resize(size)?;
             Ok(memory)
         }
         None => budget.reserve(payer, size),

@@ -2,7 +2,6 @@
 
 use super::{PreparedRun, new_thread, refusal};
 use crate::{
-    checkpoint::codec::Format,
     id::{RunId, ThreadId},
     runs::{
         CreatedBatch, Error, Run, Service,
@@ -89,9 +88,9 @@ impl Service {
             let temporary = request.on_completion == OnCompletion::Delete;
             let mut run = self.build(ids, assistant, request, temporary)?;
             run.new.create_thread = new_thread(request, ids, None);
-            bytes += codec::encode(&run.new.kwargs, run.new.columns(), Format::default())
-                .bytes
-                .len();
+            let format = self.shared.parts.saver.format();
+            let encoded = codec::encode(&run.new.kwargs, run.new.columns(), format);
+            bytes += encoded.bytes.len();
             if bytes > BYTES_MAX {
                 return Err(too_large(at));
             }
