@@ -9,7 +9,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::Poll,
 };
@@ -32,6 +32,9 @@ pub async fn unless_abandoned<T>(
     abandoned: CancellationToken,
     work: impl Future<Output = T>,
 ) -> Option<T> {
+    if abandoned.is_cancelled() {
+        return None;
+    }
     let statements = Arc::new(AtomicUsize::new(0));
     let scope = Work {
         abandoned: abandoned.clone(),
@@ -51,19 +54,44 @@ pub async fn unless_abandoned<T>(
     .await
 }
 
+tokio::task_local! {
+    /// Whether the database has something to do for the statement that this task waits for.
+    static EXECUTES: Arc<AtomicBool>;
+}
+
 /// A statement of the database, to whose end even abandoned work goes on.
 pub async fn statement<T>(statement: impl Future<Output = T>) -> T {
     let Ok(work) = WORK.try_with(Work::clone) else {
         return statement.await;
     };
     work.statements.fetch_add(1, Ordering::AcqRel);
-    let result = statement.await;
-    work.statements.fetch_sub(1, Ordering::AcqRel);
-    if work.abandoned.is_cancelled() {
-        // The work ends here.
-        std::future::pending::<()>().await;
-    }
+    let executes = Arc::new(AtomicBool::new(true));
+    let result = EXECUTES.scope(executes.clone(), statement).await;
+    work.end(&executes).await;
     result
+}
+
+/// Within a statement: it is prepared, for which it may have waited as long as for its execution, and the database has
+/// nothing to do for it. Abandoned work ends here.
+pub async fn is_prepared() {
+    if let Ok(work) = WORK.try_with(Work::clone)
+        && let Ok(executes) = EXECUTES.try_with(Arc::clone)
+        && work.abandoned.is_cancelled()
+    {
+        work.end(&executes).await;
+    }
+}
+
+impl Work {
+    /// A statement has ended; abandoned work goes no further.
+    async fn end(&self, executes: &AtomicBool) {
+        if executes.swap(false, Ordering::AcqRel) {
+            self.statements.fetch_sub(1, Ordering::AcqRel);
+        }
+        if self.abandoned.is_cancelled() {
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 tokio::task_local! {
@@ -125,6 +153,32 @@ mod tests {
         assert!(!went_on);
         let waits = unless_abandoned(abandoned, std::future::pending::<()>());
         assert_eq!(waits.await, None);
+    }
+
+    #[tokio::test]
+    async fn an_abandoned_statement_that_was_prepared_is_not_executed() {
+        let abandoned = CancellationToken::new();
+        let (end, prepared) = oneshot::channel::<()>();
+        let mut executed = false;
+        {
+            let prepare_and_execute = async {
+                prepared.await.unwrap();
+                is_prepared().await;
+                executed = true;
+            };
+            let work = statement(prepare_and_execute);
+            let mut work = pin!(unless_abandoned(abandoned.clone(), work));
+            assert!(work.as_mut().now_or_never().is_none());
+            abandoned.cancel();
+            assert!(work.as_mut().now_or_never().is_none(), "the preparation");
+            end.send(()).unwrap();
+            assert_eq!(work.await, None);
+        }
+        assert!(!executed);
+        is_prepared().await;
+        let work = statement(async { is_prepared().await });
+        let done = unless_abandoned(CancellationToken::new(), work).await;
+        assert_eq!(done, Some(()), "it is waited for");
     }
 
     #[tokio::test]

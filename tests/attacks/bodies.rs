@@ -95,19 +95,19 @@ fn is_refused(mut socket: &TcpStream) -> bool {
 
 fn a_body_that_comes_in_its_time_is_read_and_a_slower_one_refused(place: &Place) {
     let setup = Setup::example("reference_server")
-        .env("BACKSTITCH_BODY_GRACE", "2")
+        .env("BACKSTITCH_BODY_GRACE", "4")
         .env("BACKSTITCH_BODY_PACE", "2000");
     let server = place.start(setup);
     let watch = Watch::of(&server);
     let client = &Client::of(&server);
-    // Two seconds, and one for each 2,000 bytes that came.
-    let times = [(20, 2), (4001, 4)].map(|(bytes, time)| (bytes, Duration::from_secs(time)));
+    // Four seconds, and one for each 2,000 bytes that came.
+    let times = [(20, 4), (4001, 6)].map(|(bytes, time)| (bytes, Duration::from_secs(time)));
     let body = |bytes: usize| format!("{{{}}}", " ".repeat(bytes - 2));
     scope(|scope| {
         for (bytes, time) in times {
             scope.spawn(move || {
                 let held = client.hold("POST", "/threads", &[], body(bytes).as_bytes());
-                sleep(time - Duration::from_secs(1));
+                sleep(time - Duration::from_secs(2));
                 assert_eq!(held.finish().status, 200, "{bytes} bytes");
             });
             scope.spawn(move || {

@@ -105,6 +105,8 @@ fn reads_of_agents_and_tools_stop_when_their_client_leaves() {
         left(&place, &server, &client, table, &path, read);
     }
     let read = call("tools/list", json!({}));
+    // No connection has its statement prepared yet.
+    left(&place, &server, &client, "assistants", "/mcp", &read);
     assert!(ok(client.post("/mcp", &read), 200)["result"].is_object());
     left(&place, &server, &client, "assistants", "/mcp", &read);
     watch.held("reads that are left", MOST);

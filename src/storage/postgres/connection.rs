@@ -415,7 +415,9 @@ fn jitter(pause: Duration) -> Duration {
 
 /// Prepared once per connection.
 pub(crate) async fn prepare(client: &Object, text: &'static str) -> Result<Statement, Failure> {
-    Ok(client.prepare_cached(text).await?)
+    let statement = client.prepare_cached(text).await?;
+    abandon::is_prepared().await;
+    Ok(statement)
 }
 
 statements!(; transaction);
