@@ -55,8 +55,8 @@ pub async fn unless_abandoned<T>(
 }
 
 tokio::task_local! {
-    /// Whether the database has something to do for the statement that this task waits for.
-    static EXECUTES: Arc<AtomicBool>;
+    /// Whether the statement that this task waits for counts among those of its work.
+    static COUNTS: Arc<AtomicBool>;
 }
 
 /// A statement of the database, to whose end even abandoned work goes on.
@@ -65,27 +65,27 @@ pub async fn statement<T>(statement: impl Future<Output = T>) -> T {
         return statement.await;
     };
     work.statements.fetch_add(1, Ordering::AcqRel);
-    let executes = Arc::new(AtomicBool::new(true));
-    let result = EXECUTES.scope(executes.clone(), statement).await;
-    work.end(&executes).await;
+    let counts = Arc::new(AtomicBool::new(true));
+    let result = COUNTS.scope(counts.clone(), statement).await;
+    work.end(&counts).await;
     result
 }
 
-/// Within a statement: it is prepared, for which it may have waited as long as for its execution, and the database has
-/// nothing to do for it. Abandoned work ends here.
-pub async fn is_prepared() {
+/// Ends abandoned work between the preparation of its statement and the execution: the preparation may have waited for
+/// locks, and the database has nothing to do for it at this moment.
+pub async fn end_unless_wanted() {
     if let Ok(work) = WORK.try_with(Work::clone)
-        && let Ok(executes) = EXECUTES.try_with(Arc::clone)
+        && let Ok(counts) = COUNTS.try_with(Arc::clone)
         && work.abandoned.is_cancelled()
     {
-        work.end(&executes).await;
+        work.end(&counts).await;
     }
 }
 
 impl Work {
     /// A statement has ended; abandoned work goes no further.
-    async fn end(&self, executes: &AtomicBool) {
-        if executes.swap(false, Ordering::AcqRel) {
+    async fn end(&self, counts: &AtomicBool) {
+        if counts.swap(false, Ordering::AcqRel) {
             self.statements.fetch_sub(1, Ordering::AcqRel);
         }
         if self.abandoned.is_cancelled() {
@@ -163,7 +163,7 @@ mod tests {
         {
             let prepare_and_execute = async {
                 prepared.await.unwrap();
-                is_prepared().await;
+                end_unless_wanted().await;
                 executed = true;
             };
             let work = statement(prepare_and_execute);
@@ -175,8 +175,8 @@ mod tests {
             assert_eq!(work.await, None);
         }
         assert!(!executed);
-        is_prepared().await;
-        let work = statement(async { is_prepared().await });
+        end_unless_wanted().await;
+        let work = statement(async { end_unless_wanted().await });
         let done = unless_abandoned(CancellationToken::new(), work).await;
         assert_eq!(done, Some(()), "it is waited for");
     }

@@ -416,7 +416,7 @@ fn jitter(pause: Duration) -> Duration {
 /// Prepared once per connection.
 pub(crate) async fn prepare(client: &Object, text: &'static str) -> Result<Statement, Failure> {
     let statement = client.prepare_cached(text).await?;
-    abandon::is_prepared().await;
+    abandon::end_unless_wanted().await;
     Ok(statement)
 }
 
