@@ -107,14 +107,32 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
     if !call.read_memory().resize(taken as u64 / IN_MEMORY) {
         return Err(store::Error::NoMemory.into());
     }
-    let items = found.into_iter().map(|item| {
+    // Each item goes once its text is there, so that both together rarely take more than all items did.
+    let mut reserved = taken;
+    let mut text = Vec::from(br#"{"items":["#);
+    for (at, item) in found.into_iter().enumerate() {
+        if at > 0 {
+            text.push(b',');
+        }
         let score = item.score.map(|score| Value::from(f64::from(score)));
         let mut map = shown(item);
         map.insert("score", score.unwrap_or(Value::Null));
-        Value::map(map)
-    });
-    let items = Map::from([("items", Value::list(items.collect()))]);
-    Ok(body::json(StatusCode::OK, &Value::map(items)))
+        Value::map(map).write_json(&mut text);
+        if text.len() > reserved {
+            // Control characters take six times their bytes.
+            reserved = text.len();
+            if !call.read_memory().resize(reserved as u64 / IN_MEMORY) {
+                return Err(store::Error::NoMemory.into());
+            }
+        }
+    }
+    text.extend_from_slice(b"]}");
+    // It holds more than its text while it grows.
+    text.shrink_to_fit();
+    if text.len() < reserved {
+        call.read_memory().resize(text.len() as u64 / IN_MEMORY);
+    }
+    Ok(body::json_text(StatusCode::OK, text))
 }
 
 /// `POST /store/namespaces`

@@ -32,6 +32,7 @@ mod hot_states;
 mod http;
 mod idempotency;
 mod javascript;
+mod large_values;
 mod limits;
 mod masked_errors;
 mod metrics;

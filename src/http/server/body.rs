@@ -45,7 +45,12 @@ pub fn text(status: StatusCode, text: &'static str) -> Response<Body> {
 pub fn json(status: StatusCode, value: &Value) -> Response<Body> {
     let mut bytes = Vec::with_capacity(512);
     value.write_json(&mut bytes);
-    let mut response = Response::new(full(bytes));
+    json_text(status, bytes)
+}
+
+/// A response with a value whose JSON text is there.
+pub fn json_text(status: StatusCode, text: Vec<u8>) -> Response<Body> {
+    let mut response = Response::new(full(text));
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, kind);

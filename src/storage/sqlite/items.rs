@@ -26,8 +26,8 @@ const WEIGHT: &str = concat!(
   WHERE owner = ?1 AND namespace = ?2 AND key = ?3 AND (expires_at IS NULL OR expires_at > ?4)"
 );
 
-/// The items of a range. Its reader reads the values of only those that it wants.
-const PAGE: &str = "SELECT namespace, key, type, value, created_at, updated_at, ttl FROM store_items \
+/// The items of a range, without their values: those of items that are wanted are read by key.
+const PAGE: &str = "SELECT namespace, key, type, octet_length(value) FROM store_items \
   WHERE owner = ?1 AND namespace >= ?2 AND namespace < ?3 \
     AND (expires_at IS NULL OR expires_at > ?4) \
   ORDER BY namespace, key";
@@ -200,13 +200,19 @@ pub(super) fn search_items(db: &Connection, search: &Search) -> Result<Found> {
             let weight = if scan.unread() > 0 {
                 0
             } else {
-                let bytes = row.get_ref(3)?.as_blob().map_or(0, <[u8]>::len);
+                let bytes = usize::try_from(row.get::<_, i64>(3)?).unwrap_or(usize::MAX);
                 codec::weight(row.get_ref(2)?.as_str().unwrap_or_default(), bytes)
             };
             let weight = usize::try_from(weight).unwrap_or(usize::MAX);
             match scan.next(weight) {
                 Next::Skip => {}
-                Next::Read => scan.offer(item_of(row, &range.owner)?, weight),
+                Next::Read => {
+                    let key: String = row.get(1)?;
+                    // It may have expired since.
+                    if let Some(item) = item(db, &range.owner, &namespace_of(row)?, &key)? {
+                        scan.offer(item, weight);
+                    }
+                }
                 Next::Stop => break,
             }
         }

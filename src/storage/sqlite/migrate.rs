@@ -54,6 +54,7 @@ fn all() -> Vec<Migration> {
         "V049__graphs_of_checkpoints"
         "V050__no_texts_of_messages"
         "V052__results_in_checkpoints"
+        "V053__large_values_beside_keys"
     }
 }
 

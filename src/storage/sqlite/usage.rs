@@ -15,8 +15,12 @@ pub(super) const CHECKPOINTS: &str = "SELECT checkpoint_ns, checkpoint_id, blob_
      octet_length(checkpoint) + octet_length(metadata) \
      FROM checkpoints INDEXED BY checkpoints_thread WHERE tree_id = ?1 AND thread_id = ?2";
 
-pub(super) const WRITES: &str = "SELECT count(*), coalesce(sum(length(writes)), 0) FROM all_checkpoint_writes \
-     WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3";
+// Of the tables and not of the view of both, of which SQLite would read the results to measure them.
+pub(super) const WRITES: &str = "SELECT sum(amount), sum(bytes) FROM ( \
+     SELECT count(*) AS amount, coalesce(sum(octet_length(writes)), 0) AS bytes FROM checkpoint_writes \
+     WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3 \
+     UNION ALL SELECT count(*), coalesce(sum(octet_length(result)), 0) FROM checkpoints \
+     WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3 AND result_task IS NOT NULL)";
 
 pub(super) const BLOB: &str = "SELECT length(blob), base_version FROM checkpoint_blobs \
      WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND channel = ?3 AND version = ?4";

@@ -19,9 +19,8 @@ const DELETE: &str = "DELETE FROM store_vectors WHERE owner = ?1 AND namespace =
 const INSERT: &str = "INSERT INTO store_vectors (owner, namespace, key, path, part, model, vector) \
   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
-/// The vectors of a range with the values of their items, each item looked up by its key. Its reader
-/// reads values only where they matter.
-const SCAN: &str = "SELECT v.namespace, v.key, CASE WHEN v.model = ?5 THEN v.vector END, i.type, i.value \
+/// The vectors of a range, and the values of their items where they matter, each item looked up by its key.
+const SCAN: &str = "SELECT v.namespace, v.key, CASE WHEN v.model = ?5 THEN v.vector END, i.type, CASE WHEN ?6 THEN i.value END \
   FROM store_vectors v CROSS JOIN store_items i \
   WHERE v.owner = ?1 AND v.namespace >= ?2 AND v.namespace < ?3 \
     AND i.owner = v.owner AND i.namespace = v.namespace AND i.key = v.key \
@@ -60,7 +59,15 @@ pub(super) fn nearest_items(db: &Connection, search: &Nearest) -> Result<Found> 
     let mut statement = db.prepare_cached(SCAN)?;
     for range in &search.ranges {
         let (from, to) = (bound(&range.from), bound(&range.to));
-        let mut rows = statement.query(params![&*range.owner, from, to, now, &*search.model])?;
+        let model = &*search.model;
+        let mut rows = statement.query(params![
+            &*range.owner,
+            from,
+            to,
+            now,
+            model,
+            ranking.filters()
+        ])?;
         while let Some(row) = rows.next()? {
             let corrupt = |error: &dyn std::fmt::Display| Error::Corrupt(error.to_string());
             let stored = if ranking.filters() {

@@ -170,6 +170,13 @@ impl Server {
         fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     }
 
+    /// Bytes that it has read out of files.
+    pub fn read_bytes(&self) -> u64 {
+        let counts = std::fs::read_to_string(format!("/proc/{}/io", self.pid())).unwrap();
+        let read = counts.lines().find_map(|line| line.strip_prefix("rchar: "));
+        read.unwrap().parse().unwrap()
+    }
+
     /// Everything it wrote so far, of all its lives.
     pub fn output(&self) -> String {
         self.log.text()

@@ -226,9 +226,10 @@ fn subgraph(
 }
 
 pub(super) const WRITES: &str = "SELECT branch_id, task_id, idx, task_path, channel, type, writes FROM all_checkpoint_writes \
-    WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3 \
-    ORDER BY task_path, task_id, idx, branch_id";
+    WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3";
 
+/// The pending writes at a checkpoint, in the order of their tasks: sorted here, since SQLite would copy their bytes to
+/// sort the rows.
 pub(super) fn writes_at(
     db: &Connection,
     tree: TreeId,
@@ -252,6 +253,10 @@ pub(super) fn writes_at(
             upsert: idx < 0,
         })
     })?;
-    let rows: Result<_> = rows.map(|row| row.map_err(Error::from)).collect();
-    results::split_all(rows?)
+    let rows: Result<Vec<WriteRow>> = rows.map(|row| row.map_err(Error::from)).collect();
+    let mut rows = rows?;
+    rows.sort_by(|a, b| {
+        (&*a.path, a.task, a.idx, a.branch).cmp(&(&*b.path, b.task, b.idx, b.branch))
+    });
+    results::split_all(rows)
 }

@@ -59,12 +59,18 @@ pub(super) const LINK: &str = concat!(
     WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND channel = ?3 AND version = ?4"
 );
 
+// Of the tables and not of the view of both, of which SQLite would read the results to measure them.
 pub(super) const WRITTEN: &str = concat!(
-    "SELECT coalesce(sum(",
+    "SELECT (SELECT coalesce(sum(",
     weight!("type", "writes"),
     "), 0) \
-    FROM all_checkpoint_writes \
-    WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3"
+    FROM checkpoint_writes \
+    WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3) + \
+    (SELECT coalesce(sum(",
+    weight!("type", "result"),
+    "), 0) \
+    FROM (SELECT substr(result_header, 1, instr(result_header, ' ') - 1) AS type, result FROM checkpoints \
+          WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3 AND result_task IS NOT NULL))"
 );
 
 struct Pager<'a> {

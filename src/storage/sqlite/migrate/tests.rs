@@ -1,6 +1,6 @@
 //! Databases of earlier versions, brought up to date.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, params, types::Value as Column};
 use uuid::Uuid;
 
 use super::{HISTORY, all, apply};
@@ -60,4 +60,79 @@ async fn checkpoints_that_were_json_are_read_with_their_values() {
     assert_eq!(decoded.values["n"], value!(5));
     assert_eq!(decoded.values["list"], value!([1, 2]));
     assert_eq!(decoded.metadata.get("a"), Some(&value!(1)));
+}
+
+/// All rows of a query.
+fn rows(db: &Connection, query: &str) -> Vec<Vec<Column>> {
+    let mut statement = db.prepare(query).unwrap();
+    let columns = statement.column_count();
+    let read = |row: &rusqlite::Row<'_>| (0..columns).map(|at| row.get(at)).collect();
+    let rows = statement.query_map([], read).unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
+/// All rows of a table with all columns, both in an order that does not depend on how they are stored.
+fn table(db: &Connection, name: &str) -> Vec<Vec<Column>> {
+    let columns = format!(
+        "SELECT name, type, \"notnull\", dflt_value FROM pragma_table_info('{name}') ORDER BY name"
+    );
+    let columns = rows(db, &columns);
+    let names = columns.iter().map(|column| match &column[0] {
+        Column::Text(name) => name.as_str(),
+        other => panic!("{other:?}"),
+    });
+    let names: Vec<_> = names.collect();
+    let names = names.join(", ");
+    let mut all = rows(db, &format!("SELECT {names} FROM {name} ORDER BY {names}"));
+    all.extend(columns);
+    all
+}
+
+#[test]
+fn tables_of_large_values_keep_their_rows_indexes_and_triggers() {
+    let mut db = Connection::open_in_memory().unwrap();
+    db.execute_batch(HISTORY).unwrap();
+    let tx = db.transaction().unwrap();
+    for migration in all().iter().filter(|migration| migration.number < 53) {
+        apply(&tx, migration).unwrap();
+    }
+    tx.execute_batch(
+        "INSERT INTO checkpoints VALUES (x'01', '', x'02', NULL, 0, x'03', x'04', NULL, NULL, 5, x'06', 'loop', 1, zeroblob(100000),
+                                         '{}', 7, 8, '{\"a\":\"1.000001\"}', 'g', x'09', x'0a', 'json p', zeroblob(100000)),
+                                        (x'01', 'n', x'03', x'02', 1, x'03', x'04', x'02', x'05', 5, NULL, 'loop', 2, x'01',
+                                         '{}', 7, 0, '{}', NULL, NULL, NULL, NULL, NULL);
+         INSERT INTO checkpoint_blobs VALUES (x'01', '', 'b', '2.000001', '1.000001', 7, 'json', x'02'),
+                                             (x'01', '', 'a', '1.000001', NULL, 0, 'json', zeroblob(100000));
+         INSERT INTO checkpoint_writes VALUES (x'01', 'n', x'02', x'03', x'04', 0, 'p', NULL, 'json', zeroblob(100000)),
+                                              (x'01', 'n', x'02', x'03', x'04', -1, 'p', 'c', 'json', x'05');
+         INSERT INTO store_items VALUES ('o', x'6100', 'k', 'json', zeroblob(100000), 1, 2, 3, 4),
+                                        ('o', x'6100', 'l', 'json', x'06', 5, 6, NULL, NULL);
+         INSERT INTO idempotency_keys VALUES ('p', 'k', x'01', x'02', x'03', x'04', zeroblob(100000), 7),
+                                             ('p', 'l', x'01', x'02', x'03', x'04', NULL, 8);",
+    )
+    .unwrap();
+    let seen = |db: &Connection| {
+        let tables = [
+            "checkpoints",
+            "checkpoint_blobs",
+            "checkpoint_writes",
+            "store_items",
+            "idempotency_keys",
+            "row_counts",
+            "pins",
+            "all_checkpoint_writes",
+        ];
+        let others = "SELECT name, CASE name WHEN 'checkpoints_sub' THEN '' ELSE sql END FROM sqlite_schema \
+                      WHERE type IN ('index', 'trigger') AND sql NOT NULL ORDER BY 1";
+        (tables.map(|name| table(db, name)), rows(db, others))
+    };
+    let before = seen(&tx);
+    for migration in all().iter().filter(|migration| migration.number >= 53) {
+        apply(&tx, migration).unwrap();
+    }
+    assert_eq!(seen(&tx), before);
+    let item = "DELETE FROM store_items WHERE key = 'k'";
+    tx.execute(item, []).unwrap();
+    let counts = "SELECT total FROM row_counts WHERE kind = 'store_items' AND owner = 'o'";
+    assert_eq!(rows(&tx, counts), [[Column::Integer(1)]]);
 }

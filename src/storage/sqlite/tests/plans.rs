@@ -299,8 +299,7 @@ fn a_statement_that_walks_a_tree_is_seen() {
     let plans = Plans::new();
     for sql in [
         "SELECT m.role FROM message_nodes m WHERE m.tree_id = ?1 AND m.message_id = ?2",
-        "DELETE FROM checkpoints WHERE tree_id = ?1 AND root_checkpoint_id = ?2 \
-         AND checkpoint_ns <> ''",
+        "DELETE FROM checkpoints WHERE tree_id = ?1 AND run_id = ?2",
         "SELECT DISTINCT root_checkpoint_id, branch_id FROM checkpoints WHERE tree_id = ?1 \
          AND thread_id = ?2 AND checkpoint_ns <> '' AND root_checkpoint_id IS NOT NULL",
         "SELECT h.role, b.name FROM branches b LEFT JOIN message_nodes h ON h.tree_id = b.tree_id \

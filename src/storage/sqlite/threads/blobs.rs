@@ -68,7 +68,7 @@ pub(in super::super) fn collect(db: &Connection, tree: TreeId) -> Result<()> {
 fn named_by_results(db: &Connection, tree: TreeId) -> Result<Vec<Key>> {
     let mut orphans = db.prepare_cached(
         "SELECT w.checkpoint_ns, w.type, w.writes FROM all_checkpoint_writes w \
-           JOIN checkpoints p ON p.tree_id = ?1 AND p.checkpoint_ns = w.checkpoint_ns \
+          CROSS JOIN checkpoints p ON p.tree_id = ?1 AND p.checkpoint_ns = w.checkpoint_ns \
             AND p.checkpoint_id = w.checkpoint_id \
           WHERE w.tree_id = ?1 AND w.idx = 0 \
             AND (w.checkpoint_ns, w.checkpoint_id, w.branch_id, p.depth + 1) NOT IN ( \
