@@ -64,7 +64,7 @@ fn sixty_clients_on_one_thread_hold_up_nobody_else(place: &Place) {
         let others: Vec<(String, String)> = (0..10)
             .map(|_| {
                 let thread = client.thread();
-                let run = background(&client, &thread, &with(slow(100, 20), "durability", "sync"));
+                let run = background(&client, &thread, &with(slow(60, 20), "durability", "sync"));
                 (thread, run)
             })
             .collect();

@@ -154,7 +154,7 @@ fn slow_reads_that_take_every_connection_delay_no_commit_of_a_run(place: &Place)
     let slow: Vec<(Client, String)> = keys.map(client).into_iter().zip(threads).collect();
     let eve = client("key-e");
     // The connections for reads, of the twenty of the usual settings, and the threads that read SQLite.
-    let connections = if place.is_postgres() { 8 } else { 3 };
+    let connections = if place.is_postgres() { 8 } else { 4 };
     let readers = 50 * rounds();
     // The short form runs beside other tests.
     let (time, most) = if rounds() < 10 {

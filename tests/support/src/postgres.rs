@@ -3,12 +3,15 @@
 use std::collections::hash_map::DefaultHasher;
 use std::fs::{self, File};
 use std::hash::{Hash, Hasher};
+use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::programs;
+use tokio_postgres::config::Host;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls};
 
@@ -162,15 +165,31 @@ fn shared() -> Server {
             let folder = shared_folder();
             // Taken before the server is looked for, so that it cannot be stopped in between.
             let in_use = lock_users(&folder);
-            (
-                Server {
-                    url: script("start", Some(&folder)),
-                },
-                Some(in_use),
-            )
+            let url = running(&folder).unwrap_or_else(|| script("start", Some(&folder)));
+            (Server { url }, Some(in_use))
         }
     });
     server.clone()
+}
+
+/// Where the cluster of this folder is reached, if it is there and nobody starts or stops it: most tests find it so, and
+/// need not run the script, which starts a dozen programs.
+fn running(folder: &Path) -> Option<String> {
+    // Another user's folder is refused by the script.
+    let own = fs::metadata("/proc/self").ok()?.uid();
+    let is_own = fs::symlink_metadata(folder).ok()?.uid() == own;
+    let changes = File::open(folder.join("lock")).ok().filter(|_| is_own)?;
+    changes.try_lock_shared().ok()?;
+    let url = fs::read_to_string(folder.join("url")).ok()?;
+    let url = url.trim();
+    let config: Config = url.parse().ok()?;
+    let (Some(Host::Tcp(host)), Some(port)) =
+        (config.get_hosts().first(), config.get_ports().first())
+    else {
+        return None;
+    };
+    TcpStream::connect((&**host, *port)).ok()?;
+    Some(url.to_owned())
 }
 
 fn shared_folder() -> PathBuf {
