@@ -13,11 +13,11 @@ pub fn sqlite(folder: &Path, span: Duration) -> f64 {
         "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;
          CREATE TABLE branches (id BLOB PRIMARY KEY, head BLOB) WITHOUT ROWID;
          CREATE TABLE checkpoints (tree BLOB, id BLOB, parent BLOB, envelope TEXT, metadata TEXT,
-           PRIMARY KEY (tree, id)) WITHOUT ROWID;
+           PRIMARY KEY (tree, id));
          CREATE TABLE blobs (tree BLOB, channel TEXT, version TEXT, blob BLOB,
-           PRIMARY KEY (tree, channel, version)) WITHOUT ROWID;
+           PRIMARY KEY (tree, channel, version));
          CREATE TABLE writes (tree BLOB, checkpoint BLOB, task BLOB, writes BLOB,
-           PRIMARY KEY (tree, checkpoint, task)) WITHOUT ROWID;",
+           PRIMARY KEY (tree, checkpoint, task));",
     )
     .unwrap();
     let envelope = "x".repeat(600);

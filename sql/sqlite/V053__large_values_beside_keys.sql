@@ -2,8 +2,8 @@
 -- them from beginning to end. These tables hold values of any size: their keys are an index now, and a value is read
 -- where it is asked for. Large columns come last, since what stands behind one is read by way of it.
 --
--- All rows are copied before the first table goes: pages that become free and are used again within one transaction
--- would be kept in memory.
+-- All rows are copied before the first table goes: of pages that become free and are used again within one transaction
+-- SQLite keeps a copy.
 
 DROP VIEW pins;
 DROP VIEW all_checkpoint_writes;

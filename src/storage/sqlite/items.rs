@@ -26,8 +26,10 @@ const WEIGHT: &str = concat!(
   WHERE owner = ?1 AND namespace = ?2 AND key = ?3 AND (expires_at IS NULL OR expires_at > ?4)"
 );
 
-/// The items of a range, without their values: those of items that are wanted are read by key.
-const PAGE: &str = "SELECT namespace, key, type, octet_length(value) FROM store_items \
+/// The items of a range. They have their values where those are compared; else the values of those that are wanted are
+/// read by key.
+const PAGE: &str = "SELECT namespace, key, type, CASE WHEN ?5 THEN value END, created_at, updated_at, ttl, \
+    octet_length(value) FROM store_items \
   WHERE owner = ?1 AND namespace >= ?2 AND namespace < ?3 \
     AND (expires_at IS NULL OR expires_at > ?4) \
   ORDER BY namespace, key";
@@ -190,22 +192,24 @@ pub(super) fn delete_item(
 pub(super) fn search_items(db: &Connection, search: &Search) -> Result<Found> {
     let now = Timestamp::now().0;
     let mut scan = Scan::new(search);
+    let filters = !search.filter.is_empty();
     let mut statement = db.prepare_cached(PAGE)?;
     for range in &search.ranges {
         let (from, to) = (bound(&range.from), bound(&range.to));
-        let mut rows = statement.query(params![&*range.owner, from, to, now])?;
+        let mut rows = statement.query(params![&*range.owner, from, to, now, filters])?;
         while !scan.is_over()
             && let Some(row) = rows.next()?
         {
             let weight = if scan.unread() > 0 {
                 0
             } else {
-                let bytes = usize::try_from(row.get::<_, i64>(3)?).unwrap_or(usize::MAX);
+                let bytes = usize::try_from(row.get::<_, i64>(7)?).unwrap_or(usize::MAX);
                 codec::weight(row.get_ref(2)?.as_str().unwrap_or_default(), bytes)
             };
             let weight = usize::try_from(weight).unwrap_or(usize::MAX);
             match scan.next(weight) {
                 Next::Skip => {}
+                Next::Read if filters => scan.offer(item_of(row, &range.owner)?, weight),
                 Next::Read => {
                     let key: String = row.get(1)?;
                     // It may have expired since.

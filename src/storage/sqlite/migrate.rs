@@ -79,6 +79,9 @@ pub(super) fn migrate(db: &mut Connection, file: &Path) -> Result<(), Error> {
     if missing.is_empty() {
         return Ok(());
     }
+    // Indexes of large tables are sorted, and pages that become free in a transaction and are used again are kept: in a
+    // file, since they may be more than fits into memory.
+    db.pragma_update(None, "temp_store", "FILE").map_err(open)?;
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate);
     let tx = tx.map_err(open)?;
     for migration in missing {
@@ -88,7 +91,8 @@ pub(super) fn migrate(db: &mut Connection, file: &Path) -> Result<(), Error> {
             source,
         })?;
     }
-    tx.commit().map_err(open)
+    tx.commit().map_err(open)?;
+    db.pragma_update(None, "temp_store", "MEMORY").map_err(open)
 }
 
 fn apply(tx: &Transaction<'_>, migration: &Migration) -> rusqlite::Result<()> {

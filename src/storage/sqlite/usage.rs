@@ -15,7 +15,7 @@ pub(super) const CHECKPOINTS: &str = "SELECT checkpoint_ns, checkpoint_id, blob_
      octet_length(checkpoint) + octet_length(metadata) \
      FROM checkpoints INDEXED BY checkpoints_thread WHERE tree_id = ?1 AND thread_id = ?2";
 
-// Of the tables and not of the view of both, of which SQLite would read the results to measure them.
+// Reads the tables, not the view of both: through the view SQLite would read each result to measure it.
 pub(super) const WRITES: &str = "SELECT sum(amount), sum(bytes) FROM ( \
      SELECT count(*) AS amount, coalesce(sum(octet_length(writes)), 0) AS bytes FROM checkpoint_writes \
      WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND checkpoint_id = ?3 \

@@ -57,7 +57,7 @@ pub(super) fn each(
     let before = list.before.unwrap_or(CheckpointId(Uuid::max()));
     let mut all;
     let mut one;
-    // The key would save one search per row, and walk past those of every relative.
+    // The key would walk past the rows of every relative.
     let mut rows = match &list.ns {
         Some(ns) => {
             one = db.prepare_cached(LIST_OF_NAMESPACE)?;

@@ -59,7 +59,7 @@ pub(super) const LINK: &str = concat!(
     WHERE tree_id = ?1 AND checkpoint_ns = ?2 AND channel = ?3 AND version = ?4"
 );
 
-// Of the tables and not of the view of both, of which SQLite would read the results to measure them.
+// Reads the tables, not the view of both: through the view SQLite would read each result to measure it.
 pub(super) const WRITTEN: &str = concat!(
     "SELECT (SELECT coalesce(sum(",
     weight!("type", "writes"),
