@@ -160,7 +160,8 @@ async fn read(
     let announced = headers
         .get(CONTENT_LENGTH)
         .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|length| length > limit as u64) {
+    let announced = usize::try_from(announced.unwrap_or(0)).unwrap_or(usize::MAX);
+    if announced > limit {
         return Err(too_large(limit));
     }
     let reservation = limits.budget.reserve(&limits.payer, 0);
@@ -193,8 +194,14 @@ async fn read(
             first = data;
             continue;
         }
-        // The buffer grows by doubling.
-        let grown = (read + data.len()).next_power_of_two();
+        // The buffer has the size that was announced at once; else it grows by doubling. The parts of many bodies that
+        // grow beside each other would leave memory that the allocator cannot use for larger parts.
+        let read = read + data.len();
+        let grown = if read <= announced {
+            announced
+        } else {
+            read.next_power_of_two()
+        };
         reservation
             .resize(rest.capacity().max(grown))
             .map_err(no_memory)?;
