@@ -64,7 +64,7 @@ fn sixty_clients_on_one_thread_hold_up_nobody_else(place: &Place) {
         let others: Vec<(String, String)> = (0..10)
             .map(|_| {
                 let thread = client.thread();
-                let run = background(&client, &thread, &with(slow(60, 20), "durability", "sync"));
+                let run = background(&client, &thread, &with(slow(45, 25), "durability", "sync"));
                 (thread, run)
             })
             .collect();
@@ -73,7 +73,7 @@ fn sixty_clients_on_one_thread_hold_up_nobody_else(place: &Place) {
         // Another process that is slow with the thread, for as long as the others run.
         let slow_process = place.url().map(|url| locked(url, &branches_of(&hot)));
         let statuses = storm(&client, &hot, || {
-            waits = Some(Waits::of(&client, 101));
+            waits = Some(Waits::of(&client, 51));
             for (thread, run) in &others {
                 assert_eq!(client.end_of(thread, run), "success");
             }
