@@ -82,7 +82,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// How often the other client begins to change and read something, unless it still waits: its first times, so that
 /// short attacks have enough of them, and later.
 const EVERY: Duration = Duration::from_millis(25);
-const LATER: Duration = Duration::from_millis(250);
+const LATER: Duration = Duration::from_millis(500);
 const FIRST: usize = 40;
 
 /// A server since before an attack: its memory, and how long another client waits.

@@ -191,7 +191,7 @@ fn many_slow_readers_of_histories_hold_up_nobody(place: &Place) {
     );
     let (watched, edited) = (dan.thread(), eve.thread());
     eve.run(&edited, &begin);
-    let (quiet, _) = commits(&eve, &edited, |made| made < 100);
+    let (quiet, _) = commits(&eve, &edited, |made| made < 50);
     let watch = Watch::beside(&server, &Client::of(&server).with_key("key-b"));
     let readers = 50 * rounds();
     let body = json!({"limit": 1000}).to_string();
