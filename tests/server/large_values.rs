@@ -64,21 +64,28 @@ fn states_and_histories_read_each_value_once() {
 fn an_item_of_long_term_memory_is_read_once() {
     let (mut server, client) = serve(&Place::sqlite());
     for number in 0..VALUES {
+        let value = json!({"text": text(number)});
+        // When an item expires is compared whenever it is looked for.
         let item =
-            json!({"namespace": ["n"], "key": number.to_string(), "value": {"text": text(number)}});
+            json!({"namespace": ["n"], "key": number.to_string(), "value": value, "ttl": 60});
         assert_eq!(put(&client, "/store/items", &item).status, 204);
     }
     let item = read_for(&mut server, "an item", |client| {
-        let item = ok(client.get("/store/items?namespace=n&key=3"), 200);
+        let item = ok(
+            client.get("/store/items?namespace=n&key=3&refresh_ttl=false"),
+            200,
+        );
         assert_eq!(item["value"]["text"], text(3));
     });
     let search = read_for(&mut server, "a search", |client| {
-        let search = json!({"namespace_prefix": ["n"], "limit": 10});
+        let search = json!({"namespace_prefix": ["n"], "limit": 10, "refresh_ttl": false});
         let found = ok(client.post("/store/items/search", &search), 200);
         assert_eq!(found["items"].as_array().unwrap().len(), VALUES);
     });
     let last = read_for(&mut server, "a search from an offset", |client| {
-        let search = json!({"namespace_prefix": ["n"], "limit": 10, "offset": VALUES - 1});
+        let search = json!({
+            "namespace_prefix": ["n"], "limit": 10, "offset": VALUES - 1, "refresh_ttl": false,
+        });
         let found = ok(client.post("/store/items/search", &search), 200);
         assert_eq!(found["items"].as_array().unwrap().len(), 1);
     });
