@@ -216,6 +216,12 @@ pub fn handler(
     })
 }
 
+/// The path of the task that failed, if this is the path of the task of its error [`handler`].
+pub fn handled_path(path: &str) -> Option<&str> {
+    let path = path.strip_suffix(", 0000000000")?;
+    path.strip_suffix(HANDLER)?.strip_suffix(", ")
+}
+
 /// A node fires when one of its triggers has a version that the node has not consumed.
 fn fires(topology: &Topology, channels: &Channels, node: usize) -> bool {
     let consumed = channels.consumed_versions.get(topology.name(node));

@@ -75,8 +75,8 @@ pub(super) mod types {
             projection::{Progress, Projection, ProjectionStep},
             search::{Listed, ThreadFilter, ThreadPage},
             store::rows::{
-                Branch, BranchEnd, ForkCursor, MessageNode, NewEvent, OpenRun, PathNode, Point,
-                Relative, Tag, ThreadEvent, ThreadRow,
+                Branch, BranchEnd, ForkCursor, MessageNode, NewEvent, OpenRun, PathNode,
+                PendingInterrupts, Point, Relative, Tag, ThreadEvent, ThreadRow,
             },
             store::tx::{InsertBranch, InsertFork},
             ttl::{Expiry, Ttl, TtlStrategy},
@@ -272,6 +272,7 @@ macro_rules! thread_operations {
             critical threads::record_outcome(slot: Slot, outcome: Outcome, [&] error: Option<Value>) -> ();
             read tree::withdrawn([&] threads: Vec<ThreadId>, [&] principals: Vec<Arc<str>>) -> Vec<usize>;
             read tree::level_on_thread(id: ThreadId, [&] principal: Arc<str>) -> Option<Level>;
+            read threads::pending_interrupts(tree: TreeId, branch: BranchId, at: CheckpointId, most: u64) -> PendingInterrupts;
             read threads::search([&] page: ThreadPage) -> Vec<Listed>;
             read threads::count([&] filter: ThreadFilter) -> u64;
             read threads::expiry(id: ThreadId) -> Option<Expiry>;

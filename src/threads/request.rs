@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::search::Extent;
 pub use crate::tree::search::{Columns, ForkMode, SortBy, ThreadStatus};
 use crate::{
     id::{CheckpointId, ThreadId},
@@ -102,7 +103,7 @@ pub struct Search {
     pub sort_by: SortBy,
     /// Smallest first.
     pub ascending: bool,
-    /// The response shows values; without these and the interrupts neither are read.
+    /// The response shows values; else they are not read.
     pub with_values: bool,
     /// The response shows interrupts.
     pub with_interrupts: bool,
@@ -111,9 +112,15 @@ pub struct Search {
 }
 
 impl Search {
-    /// Whether the head of a thread is read; one on which no node waits has no interrupts.
-    pub fn shows_head(&self, thread: &tree::Thread) -> bool {
-        self.with_values || self.with_interrupts && thread.outcome != tree::Outcome::Idle
+    /// What is read of a thread's head; one on which no node waits has no interrupts.
+    pub fn extent(&self, thread: &tree::Thread) -> Extent {
+        if self.with_values {
+            Extent::State
+        } else if self.with_interrupts && thread.outcome != tree::Outcome::Idle {
+            Extent::Interrupts
+        } else {
+            Extent::Row
+        }
     }
 }
 

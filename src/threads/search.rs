@@ -1,8 +1,12 @@
 //! Searching and counting threads.
 
 mod orders;
+mod shown;
 
 use std::time::Duration;
+
+pub use shown::Extent;
+use shown::Shown;
 
 use super::{
     Error, Result, Service,
@@ -15,11 +19,11 @@ use crate::{
     runs::{Listing, listing::BATCH_BYTES},
     tree::{
         Thread,
-        load::{StateMemory, Weighed},
+        load::StateMemory,
         read::head::Head,
         search::{self, Columns, Listed, Room, ThreadPage},
     },
-    value::{Map, Value, contains_map},
+    value::{Map, contains_map},
 };
 
 /// How long the response to a change waits for memory.
@@ -46,14 +50,14 @@ pub struct FoundThreads {
 
 struct Found {
     row: Listed,
-    /// Its head, if there is one and it is shown.
-    head: Option<Weighed>,
+    /// What is shown of its head.
+    head: Shown,
 }
 
 impl Found {
     /// What it weighs with its head.
     fn weight(&self) -> u64 {
-        self.row.weight + self.head.as_ref().map_or(0, Weighed::weight)
+        self.row.weight + self.head.weight()
     }
 }
 
@@ -74,9 +78,7 @@ impl FoundThreads {
         if found.row.is_whole {
             self.rows += found.row.weight;
         }
-        if let Some(Weighed::Read(rows)) = &found.head {
-            self.heads += rows.weight();
-        }
+        self.heads += found.head.weight_in_memory();
         self.found.push(found);
     }
 
@@ -124,8 +126,8 @@ impl Service {
         if search.filter.values.is_empty() {
             for row in self.rows(page).await? {
                 let room = BATCH_BYTES.saturating_sub(found.heads);
-                let is_shown = search.shows_head(&row.thread);
-                found.push(self.measure_head(row, is_shown, room).await?);
+                let extent = search.extent(&row.thread);
+                found.push(self.measure_found(row, extent, room).await?);
             }
             return Ok(found);
         }
@@ -165,7 +167,7 @@ impl Service {
                 let Some(row) = self.whole(row, page.columns).await? else {
                     continue;
                 };
-                let found = self.measure_head(row, true, room).await?;
+                let found = self.measure_found(row, Extent::State, room).await?;
                 let _memory = self.wait_for_head(&found).await;
                 let values = self.found_head(&found, &tries).await?.values;
                 if !values
@@ -223,8 +225,8 @@ impl Service {
     /// # Errors
     /// The storage failed.
     pub(super) async fn written_view(&self, row: Thread) -> Result<View> {
-        let weighed = self.shared.weighed_head(&row, BATCH_BYTES).await?;
-        let weight = weighed.as_ref().map_or(0, Weighed::weight);
+        let shown = self.measure_shown(&row, Extent::State, BATCH_BYTES).await?;
+        let weight = shown.weight();
         let memory = match &self.memory {
             Some(memory) => tokio::time::timeout(PATIENCE, memory.wait(weight)).await,
             None => Ok(None),
@@ -233,15 +235,8 @@ impl Service {
             Ok(_) => None,
             Err(_) => self.shared.states.beside().await,
         };
-        let head = self.shown_head(&row, weighed).await?;
+        let head = self.read_shown(&row, &shown, None).await?;
         Ok(view_of(row, head))
-    }
-
-    async fn shown_head(&self, row: &Thread, weighed: Option<Weighed>) -> Result<Head> {
-        match &weighed {
-            Some(head) => Ok(self.shared.read_head(row, head, None).await?),
-            None => Ok(Head::default()),
-        }
     }
 
     /// A thread as clients see it; a large head is read once there is memory for it.
@@ -249,13 +244,12 @@ impl Service {
     /// # Errors
     /// There is none, or the client may never have as much; or the storage failed.
     pub(super) async fn weighed_view(&self, row: Thread) -> Result<View> {
-        let head = self.shared.weighed_head(&row, BATCH_BYTES).await?;
-        let weight = head.as_ref().map_or(0, Weighed::weight);
+        let shown = self.measure_shown(&row, Extent::State, BATCH_BYTES).await?;
         let _memory = match &self.memory {
-            Some(memory) => memory.obtain_state(weight, WITHOUT_VALUES).await?,
+            Some(memory) => memory.obtain_state(shown.weight(), WITHOUT_VALUES).await?,
             None => None,
         };
-        let head = self.shown_head(&row, head).await?;
+        let head = self.read_shown(&row, &shown, None).await?;
         self.access.record_shown(row.id);
         Ok(view_of(row, head))
     }
@@ -263,21 +257,17 @@ impl Service {
     /// A thread with its open interrupts and without its values, for a request that changes it.
     ///
     /// # Errors
-    /// No such thread, there is no memory for its head, or the storage failed.
+    /// No such thread, there is no memory for its interrupts, or the storage failed.
     pub async fn to_change(&self, id: ThreadId) -> Result<View> {
         let row = self.row(id).await?;
-        let weighed = self.shared.weighed_head(&row, BATCH_BYTES).await?;
+        let shown = self
+            .measure_shown(&row, Extent::Interrupts, BATCH_BYTES)
+            .await?;
         let memory = self.change_memory();
-        memory.take(weighed.as_ref().map_or(0, Weighed::weight))?;
-        let head = self.shown_head(&row, weighed).await?;
+        memory.take(shown.weight())?;
+        let head = self.read_shown(&row, &shown, None).await?;
         self.access.record_shown(row.id);
-        Ok(view_of(
-            row,
-            Head {
-                values: Value::Null,
-                ..head
-            },
-        ))
+        Ok(view_of(row, head))
     }
 
     /// A thread with what these columns have of its metadata and its config; `None` if it was deleted meanwhile.
@@ -307,32 +297,23 @@ impl Service {
         }))
     }
 
-    /// The size of a thread's head if it is shown, and the head itself if it fits into `room`.
-    async fn measure_head(&self, row: Listed, is_shown: bool, room: u64) -> Result<Found> {
-        let head = if is_shown {
-            self.shared.weighed_head(&row.thread, room).await?
-        } else {
-            None
-        };
+    /// A thread with the size of what is shown of it, and that itself if it fits into `room`.
+    async fn measure_found(&self, row: Listed, extent: Extent, room: u64) -> Result<Found> {
+        let head = self.measure_shown(&row.thread, extent, room).await?;
         Ok(Found { row, head })
     }
 
     /// The memory of a large head that is read to be compared, as soon as there is enough.
     async fn wait_for_head(&self, found: &Found) -> Option<Reservation> {
-        match (&self.memory, &found.head) {
-            (Some(memory), Some(Weighed::Large(weight))) => memory.wait(*weight).await,
+        match (&self.memory, found.head.weight_of_large()) {
+            (Some(memory), Some(weight)) => memory.wait(weight).await,
             _ => None,
         }
     }
 
     async fn found_head(&self, found: &Found, tries: &Tries) -> Result<Head> {
-        match &found.head {
-            Some(head) => {
-                let thread = &found.row.thread;
-                Ok(self.shared.read_head(thread, head, Some(tries)).await?)
-            }
-            None => Ok(Head::default()),
-        }
+        let thread = &found.row.thread;
+        self.read_shown(thread, &found.head, Some(tries)).await
     }
 
     async fn found_view(

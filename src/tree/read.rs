@@ -2,6 +2,7 @@
 
 pub mod graphless;
 pub mod head;
+pub mod interrupts;
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -204,6 +204,7 @@ macro_rules! backend {
             backend!(@room $open, paths:
                 paths_are_walked_across_branches_and_forks
                 a_question_is_open_until_its_task_has_a_result
+                what_tasks_wait_for_is_read_without_their_results
                 the_message_index_is_read_by_id_chain_and_parent
             );
             backend!(@room $open, copies:

@@ -7,11 +7,12 @@ use test_support::on_both_storages;
 use test_support::place::{Place, serve};
 use test_support::server::Setup;
 use test_support::tables::execute;
-use test_support::talk::{agent_thread, ok, patch, say};
+use test_support::talk::{agent_thread, extend, ok, patch, say};
 
 on_both_storages!(
     what_is_not_selected_of_threads_is_not_read,
     threads_show_their_values_without_their_metadata,
+    interrupts_are_those_of_the_whole_thread_and_are_shown_without_its_state,
     what_is_not_selected_of_assistants_is_not_read,
     an_assistant_that_is_too_large_is_shown_without_its_large_fields,
 );
@@ -81,6 +82,67 @@ fn threads_show_their_values_without_their_metadata(place: &Place) {
         json!({"values": {"messages": whole["values"]["messages"]}, "select": ["thread_id"]});
     let found = ok(client.post("/threads/search", &by_values), 200);
     assert_eq!(found, json!([{"thread_id": thread}]));
+}
+
+/// Each thread has as many interrupts as it has questions, also after some of them were answered.
+fn interrupts_are_those_of_the_whole_thread_and_are_shown_without_its_state(place: &Place) {
+    let server = place.start(Setup::example("faulty_server"));
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let runs = format!("/threads/{thread}/runs/wait");
+    let run = |more: Value| {
+        let body = json!({"assistant_id": "rescued"});
+        ok(client.post(&runs, &extend(body, more)), 200)
+    };
+    let selected = || search(&client, "/threads/search", &["interrupts"]);
+    let whole = || ok(client.post("/threads/search", &json!({})), 200)[0].clone();
+    let check = |open: usize| {
+        let interrupts = whole()["interrupts"].clone();
+        assert_eq!(interrupts.as_object().unwrap().len(), open);
+        assert_eq!(selected(), Some(json!({"interrupts": interrupts})));
+        interrupts
+    };
+    run(json!({"input": {"text": "x".repeat(100_000)}}));
+    let questions = check(2);
+    let of = |question: &str| {
+        let mut all = questions.as_object().unwrap().values();
+        let found = all.find(|one| one[0]["value"] == question).unwrap();
+        found[0]["id"].as_str().unwrap().to_owned()
+    };
+    // An answer to the error handler leaves the question of the other task, and a second one nothing.
+    run(json!({"command": {"resume": {of("once more?"): "yes"}}}));
+    assert_eq!(
+        check(1),
+        json!({questions.as_object().unwrap().iter()
+        .find(|(_, one)| one[0]["value"] == "and then?").unwrap().0: [{"id": of("and then?"), "value": "and then?"}]})
+    );
+
+    // What is stored of the values cannot be read, and is not.
+    let unreadable = if place.is_postgres() {
+        "'\\xff'"
+    } else {
+        "x'ff'"
+    };
+    let blobs = format!("UPDATE checkpoint_blobs SET blob = {unreadable}");
+    let results = format!("UPDATE checkpoint_writes SET writes = {unreadable} WHERE idx = 0");
+    assert!(execute(place, &server, &blobs).unwrap() > 0);
+    assert!(execute(place, &server, &results).unwrap() > 0);
+    assert_eq!(search(&client, "/threads/search", &["values"]), None);
+    let left = selected().unwrap();
+    assert_eq!(left["interrupts"].as_object().unwrap().len(), 1);
+
+    let other = client.thread();
+    ok(
+        client.post(
+            &format!("/threads/{other}/runs/wait"),
+            &json!({"assistant_id": "rescued", "input": {"text": "y"}}),
+        ),
+        200,
+    );
+    assert_eq!(
+        selected().unwrap()["interrupts"].as_object().unwrap().len(),
+        2
+    );
 }
 
 fn what_is_not_selected_of_assistants_is_not_read(place: &Place) {

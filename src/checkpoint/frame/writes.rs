@@ -110,6 +110,15 @@ pub fn references(tag: &str, bytes: &[u8]) -> Vec<(Arc<str>, Version)> {
     entries.iter().filter_map(reference).collect()
 }
 
+/// The writes of a row of a control channel, which refer to nothing.
+///
+/// # Errors
+/// The row cannot be read.
+pub fn decode_control(row: &WriteRow) -> Result<Vec<Pending>, Error> {
+    let (writes, _) = decode_writes(std::slice::from_ref(row))?;
+    Ok(writes.into_iter().map(|(_, write)| write).collect())
+}
+
 pub(super) type DecodedWrites = (Vec<(BranchId, Pending)>, Vec<(usize, Version)>);
 
 /// Decodes rows of writes, ordered by path, task and index.

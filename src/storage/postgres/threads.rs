@@ -21,6 +21,7 @@ pub(super) mod create;
 pub(super) mod delete;
 pub(super) mod event_facts;
 pub(super) mod expiry;
+mod interrupts;
 mod narrow;
 pub(super) mod prune;
 pub(super) mod rows;
@@ -31,6 +32,7 @@ pub(super) use copy::copy_thread;
 pub(super) use create::create_thread;
 pub(super) use delete::{delete_thread, delete_tree};
 pub(super) use expiry::{expiry, take_expired};
+pub(super) use interrupts::pending_interrupts;
 pub(super) use prune::prune_thread;
 pub(super) use search::{count, search};
 pub(super) use with_checkpoint::thread_with_checkpoint;
@@ -142,4 +144,4 @@ pub(super) async fn record_outcome(
     Ok(())
 }
 
-statements!(PATCH, SLOT, TAKE, RECORD_OUTCOME; blobs, copy, create, delete, event_facts, expiry, narrow, prune, rows, search, with_checkpoint);
+statements!(PATCH, SLOT, TAKE, RECORD_OUTCOME; blobs, copy, create, delete, event_facts, expiry, interrupts, narrow, prune, rows, search, with_checkpoint);

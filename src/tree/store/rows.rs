@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    checkpoint::{Slot, Source},
+    checkpoint::{Slot, Source, WriteRow},
     id::{BranchId, CheckpointId, NodeId, RunId, ThreadId, TreeId},
     time::Timestamp,
     value::{Map, Value},
@@ -31,6 +31,16 @@ impl Outcome {
             Self::Interrupted
         }
     }
+}
+
+/// What the tasks of a branch wait for at one checkpoint.
+#[derive(Clone, Debug)]
+pub struct PendingInterrupts {
+    /// What the rows weigh.
+    pub weight: u64,
+    /// The pending writes of the branch that have interrupts, in the order of their tasks, and without their values those
+    /// that say which tasks have finished or failed. `None` where they are more than was to be read.
+    pub rows: Option<Vec<WriteRow>>,
 }
 
 words! {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{
     read::Read,
-    rows::{NewEvent, Outcome},
+    rows::{NewEvent, Outcome, PendingInterrupts},
     tx::Tx,
 };
 use crate::{
@@ -183,6 +183,16 @@ pub trait Store: Send + Sync + 'static {
         threads: Vec<ThreadId>,
         principals: Vec<Arc<str>>,
     ) -> Result<Vec<usize>, Error>;
+
+    /// What the tasks of a branch wait for at a checkpoint of its root graph, if that weighs at most `most`, else its
+    /// weight; nothing else of the state is read.
+    async fn pending_interrupts(
+        &self,
+        tree: TreeId,
+        branch: BranchId,
+        at: CheckpointId,
+        most: u64,
+    ) -> Result<PendingInterrupts, Error>;
 
     /// A page of living threads.
     async fn search(&self, page: search::ThreadPage) -> Result<Vec<search::Listed>, Error>;

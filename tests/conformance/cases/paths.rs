@@ -87,6 +87,42 @@ pub async fn a_question_is_open_until_its_task_has_a_result(b: &Backend) {
     assert!(!rows.is_interrupted(tree, branch, base).await.unwrap());
 }
 
+pub async fn what_tasks_wait_for_is_read_without_their_results(b: &Backend) {
+    let slot = b.slot().await;
+    let base = b.line(&slot, None, 1).await[0];
+    let read = async |branch, most| {
+        let pending = b.trees.pending_interrupts(slot.tree, branch, base, most);
+        let pending = pending.await.unwrap();
+        (pending.weight, pending.rows.map(|rows| shape(&rows)))
+    };
+    let none = (0, Some(vec![]));
+    assert_eq!(read(slot.branch, 0).await, none);
+    let source = (-6, "__error_source_node__");
+    let rows = vec![
+        control(base, 1, INTERRUPT, &[b'q'; 1000]),
+        control(base, 1, RESUME, b"answers"),
+        control(base, 2, source, b"node"),
+        control(base, 2, ERROR, b"error"),
+        result(base, 3, &[b'r'; 5000]),
+        result(base, 4, b"s"),
+        control(base, 4, INTERRUPT, b"p"),
+    ];
+    b.saver.flush(flush(&slot, rows)).await.unwrap();
+    let read_of = |task_number, idx, bytes: &[u8]| (task(task_number), idx, bytes.to_vec());
+    let expected = vec![
+        read_of(1, -3, &[b'q'; 1000]),
+        read_of(2, -6, b""),
+        read_of(3, 0, b""),
+        read_of(4, -3, b"p"),
+        read_of(4, 0, b""),
+    ];
+    // Two interrupts, and 128 bytes for each of five rows.
+    let weight = 1001 + 5 * 128;
+    assert_eq!(read(slot.branch, weight).await, (weight, Some(expected)));
+    assert_eq!(read(slot.branch, weight - 1).await, (weight, None));
+    assert_eq!(read(unknown(), weight).await, none, "another branch's");
+}
+
 pub async fn the_message_index_is_read_by_id_chain_and_parent(b: &Backend) {
     let slot = b.slot().await;
     let mut first = superstep(&slot, None, 0);

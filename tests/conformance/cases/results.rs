@@ -63,6 +63,8 @@ struct Told {
     /// What each weighs.
     weights: Vec<u64>,
     usage: Amount,
+    /// Whose they are, as whoever looks for interrupts is told.
+    finished: Vec<Vec<(u128, i32, Arc<str>)>>,
 }
 
 async fn told(b: &Backend, slot: &Slot, ids: &[CheckpointId]) -> Told {
@@ -95,7 +97,17 @@ async fn told(b: &Backend, slot: &Slot, ids: &[CheckpointId]) -> Told {
     };
     let weights: Vec<_> = sizes.iter().map(|size| size.weight).collect();
     let usage = b.trees.usage(slot.tree, slot.thread).await.unwrap();
+    let mut finished = Vec::new();
+    for id in ids {
+        let pending = b
+            .trees
+            .pending_interrupts(slot.tree, slot.branch, *id, u64::MAX);
+        let rows = pending.await.unwrap().rows.unwrap();
+        let whose = |row: &WriteRow| (row.task.0.as_u128(), row.idx, row.path.clone());
+        finished.push(rows.iter().map(whose).collect());
+    }
     Told {
+        finished,
         single,
         paged,
         weights,

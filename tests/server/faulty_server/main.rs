@@ -1,6 +1,7 @@
 //! The server that integration tests start when they need graphs that misbehave.
 
 mod fault;
+mod rescued;
 
 use std::io::Write;
 
@@ -459,6 +460,7 @@ async fn main() -> std::process::ExitCode {
         .graph("notes", notes)
         .graph("fault", fault)
         .graph("pair", pair)
+        .graph("rescued", rescued::graph())
         .run()
         .await
 }

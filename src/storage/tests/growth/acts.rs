@@ -1,10 +1,12 @@
 //! What is done to a whole thread: it is copied, listed, summed, pruned, deleted and rolled back. The costs are those of the thread,
 //! whatever else there is: of one that is the same in trees of any size, and of one that is as large as its tree.
 
+use uuid::Uuid;
+
 use super::{requests::Tree, rooms::Rooms};
 use crate::{
-    checkpoint::{List, PageScope, Saver},
-    id::{CheckpointId, ThreadId, TreeId},
+    checkpoint::{Flush, List, PageScope, Saver, WriteRow},
+    id::{CheckpointId, TaskId, ThreadId, TreeId},
     runs::{self, Undo},
     tree::{self, Copied, NewCopy},
 };
@@ -65,7 +67,34 @@ async fn on_copies<S: Rooms>(store: &S, thread: ThreadId) {
     assert!(store.prune_thread(pruned).await.unwrap().unwrap() > 0);
     store.delete_tree(pruned).await.unwrap();
     let whole = copy(store, thread, "ann").await;
+    interrupts(store, whole).await;
     assert_eq!(store.delete_tree(whole).await.unwrap(), [whole]);
+}
+
+/// Stores a question of a task at the head of a thread, and reads it.
+async fn interrupts<S: Rooms>(store: &S, thread: ThreadId) {
+    let slot = store.take_slot(thread).await.unwrap().unwrap();
+    let head = slot.head.unwrap();
+    let question = WriteRow {
+        ns: "".into(),
+        checkpoint: head,
+        branch: slot.branch,
+        task: TaskId(Uuid::from_u128(1)),
+        idx: -3,
+        path: "~__pregel_pull, ask".into(),
+        channel: Some("__interrupt__".into()),
+        tag: "bincode".into(),
+        bytes: b"question".to_vec(),
+        upsert: true,
+    };
+    let flush = Flush {
+        slot,
+        open: None,
+        writes: vec![question],
+    };
+    store.flush(flush).await.unwrap();
+    let found = store.pending_interrupts(slot.tree, slot.branch, head, 1 << 20);
+    assert_eq!(found.await.unwrap().rows.unwrap().len(), 1);
 }
 
 /// Reads a state with its values, what is stored, and the beginning of the path from its end.
