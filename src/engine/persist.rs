@@ -78,6 +78,17 @@ pub async fn before_naming(execution: &Execution) -> Result<(), Error> {
     }
 }
 
+/// Before the tasks of a superstep run: waits for the checkpoint from which they do, if the durability says so.
+///
+/// # Errors
+/// A write failed, or another writer took over.
+pub async fn before_superstep(execution: &Execution) -> Result<(), Error> {
+    match writer_of(execution) {
+        Some(writer) => Ok(writer.before_superstep().await?),
+        None => Ok(()),
+    }
+}
+
 /// Moves to a new checkpoint and stores it, with the results of the tasks that led to it.
 ///
 /// # Errors

@@ -62,6 +62,7 @@ pub async fn run_supersteps(execution: &mut Execution) -> Result<Stop, Error> {
         let left = limit.saturating_sub(execution.supersteps + counts);
         execution.context.remaining.store(left, Ordering::Relaxed);
         execution.tasks = tasks;
+        persist::before_superstep(execution).await?;
         let span = trace::superstep(execution.supersteps + counts, &execution.ns);
         let ended = tasks::run(execution, counts).instrument(span.clone()).await;
         if let Err(error) = &ended {

@@ -176,6 +176,8 @@ fn batch(meter: &dyn Meter, run: &mut impl FnMut()) -> (f64, f64) {
 struct Bounds {
     run: (f64, f64),
     turn: (f64, f64),
+    /// Of a run each superstep of which waits for the one before to be durable.
+    sync: (f64, f64),
     /// Of a run that stores its last state alone, with the durability `exit`.
     exit: (f64, f64),
     /// Of a run whose thread comes and goes with it.
@@ -215,6 +217,12 @@ fn runs_cost_little(setup: Setup, meter: &dyn Meter, bounds: &Bounds) {
     });
     costs_at_most(meter, "a turn of a chat", bounds.turn, || {
         client.run(&chat, &turn);
+    });
+
+    // Its supersteps, the last of them with the end, besides its creation and what is derived from its events.
+    let sync = with(chain.clone(), "durability", "sync");
+    costs_at_most(meter, "a run in sync", bounds.sync, || {
+        client.run(&thread, &sync);
     });
 
     let at_exit = with(chain.clone(), "durability", "exit");
@@ -364,6 +372,7 @@ fn a_run_takes_few_statements_and_fewer_commits() {
     let bounds = Bounds {
         run: (25.0, 5.0),
         turn: (20.0, 3.0),
+        sync: (45.0, 17.0),
         exit: (15.0, 3.0),
         stateless: (25.0, 4.0),
     };
@@ -379,6 +388,7 @@ fn a_run_on_sqlite_takes_few_commits() {
     let bounds = Bounds {
         run: (110.0, 3.0),
         turn: (80.0, 3.0),
+        sync: (120.0, 13.0),
         exit: (50.0, 2.0),
         stateless: (110.0, 2.0),
     };

@@ -90,6 +90,8 @@ struct State {
     is_served: bool,
     /// What waits stays for whoever ends the run.
     is_ending: bool,
+    /// What waits stays until it is known whether the run ends with it, or somebody waits for it.
+    is_held: bool,
     /// The first failure: nothing is written after it.
     failed: Option<Error>,
 }
@@ -117,7 +119,7 @@ impl State {
     /// What goes in the next transaction: a flush alone, a superstep that opens a branch alone, else
     /// all supersteps that wait.
     fn take(&mut self) -> Vec<Entry> {
-        if self.is_ending {
+        if self.is_ending || self.is_held {
             self.is_served = false;
             return vec![];
         }
@@ -152,7 +154,8 @@ impl Pipeline {
     ///
     /// # Errors
     /// A write has failed.
-    pub async fn room(&self, bytes: usize) -> Result<(), Error> {
+    pub async fn room(self: &Arc<Self>, bytes: usize) -> Result<(), Error> {
+        self.let_go();
         self.wait_until(|state| state.has_room(&self.limits, bytes))
             .await
     }
@@ -161,7 +164,8 @@ impl Pipeline {
     ///
     /// # Errors
     /// A write has failed.
-    pub async fn drained(&self) -> Result<(), Error> {
+    pub async fn drained(self: &Arc<Self>) -> Result<(), Error> {
+        self.let_go();
         self.wait_until(|state| state.count == 0).await
     }
 
@@ -199,10 +203,24 @@ impl Pipeline {
     /// Writes `first` and then what waits.
     fn go_on(self: &Arc<Self>, mut first: VecDeque<Entry>) {
         let mut state = self.state.lock();
-        state.is_ending = false;
+        (state.is_ending, state.is_held) = (false, false);
         first.append(&mut state.waiting);
         state.waiting = first;
         if !state.waiting.is_empty() && !mem::replace(&mut state.is_served, true) {
+            tokio::spawn(self.clone().serve());
+        }
+    }
+
+    /// Keeps what is added now until somebody waits for it, or takes it as the [rest](Self::take_rest).
+    pub fn hold(&self) {
+        self.state.lock().is_held = true;
+    }
+
+    /// Writes what is held.
+    fn let_go(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        let waits = mem::take(&mut state.is_held) && !state.is_ending && !state.waiting.is_empty();
+        if waits && !mem::replace(&mut state.is_served, true) {
             tokio::spawn(self.clone().serve());
         }
     }

@@ -199,7 +199,8 @@ impl RunWriter {
         self.pipeline.drained().await
     }
 
-    /// Writes a checkpoint. Returns when it is durable (`Sync`), or when the run may go on ahead of it.
+    /// Writes a checkpoint. Returns when the run may go on ahead of it, which in `Sync` one of the root graph may only
+    /// do to its end: before a superstep it calls [`before_superstep`](Self::before_superstep).
     ///
     /// The commit's slot and branch are filled in here; its `writes` were queued before.
     ///
@@ -215,7 +216,24 @@ impl RunWriter {
             inner.slot.head = Some(commit.checkpoint.id);
             inner.slot.head_depth += 1;
         }
+        let is_sync = self.durability == Durability::Sync;
+        // One of the root graph may be the last, which becomes durable with the end of the run.
+        let may_be_last = commit.checkpoint.ns.is_empty();
+        if is_sync && may_be_last {
+            self.pipeline.hold();
+        }
         self.pipeline.push(Write::Commit(Box::new(commit)));
+        if is_sync && !may_be_last {
+            self.pipeline.drained().await?;
+        }
+        Ok(())
+    }
+
+    /// Before the tasks of a superstep run: in `Sync` the checkpoint from which they do is durable when this returns.
+    ///
+    /// # Errors
+    /// A write failed, or another writer took over.
+    pub async fn before_superstep(&self) -> Result<(), Error> {
         if self.durability == Durability::Sync {
             self.pipeline.drained().await?;
         }
@@ -240,7 +258,7 @@ impl RunWriter {
     /// A write failed, or another writer took over.
     pub async fn finish_with_rest(&self) -> Result<Option<Rest>, Error> {
         let has_writes = self.inner.lock().await.queue.has_writes();
-        if has_writes || self.durability == Durability::Sync {
+        if has_writes {
             self.pipeline.release();
             return self.finish().await.map(|_| None);
         }

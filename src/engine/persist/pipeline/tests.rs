@@ -197,6 +197,43 @@ async fn supersteps_that_end_during_a_transaction_share_the_next_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_held_is_written_when_somebody_waits_for_it_or_taken_with_the_end() {
+    let mut rig = Rig::new(RunAhead::default());
+    rig.pipeline.hold();
+    rig.push([0], 10);
+    for _ in 0..10 {
+        yield_now().await;
+    }
+    assert!(rig.begun.try_recv().is_err());
+    assert!(rig.pipeline.drained().now_or_never().is_none());
+    assert_eq!(rig.next().await, [0]);
+    rig.end(Ok(())).await;
+
+    rig.pipeline.hold();
+    rig.push([1], 10);
+    assert!(rig.has_room(10), "which lets it go");
+    assert_eq!(rig.next().await, [1]);
+    // Held while another is under way.
+    rig.pipeline.hold();
+    rig.push([2], 10);
+    rig.end(Ok(())).await;
+    assert!(rig.begun.try_recv().is_err());
+    let rest = rig.pipeline.take_rest().await.unwrap().unwrap();
+    let steps: Vec<i64> = rest
+        .commits()
+        .iter()
+        .map(|one| one.checkpoint.step)
+        .collect();
+    assert_eq!(steps, [2]);
+    let written = rest.write();
+    tokio::pin!(written);
+    assert!((&mut written).now_or_never().is_none());
+    assert_eq!(rig.next().await, [2]);
+    rig.end(Ok(())).await;
+    written.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_waits_at_each_limit_and_goes_on_when_a_transaction_has_ended() {
     let limits = RunAhead {
         supersteps: 3,
