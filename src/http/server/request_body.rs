@@ -345,6 +345,47 @@ mod tests {
         read(&HeaderMap::new(), body, 1 << 20, &limits).await
     }
 
+    /// What is reserved when the second of five parts of 1,000 bytes has been read, and what all of it.
+    async fn reserved(announced: Option<usize>) -> (usize, usize) {
+        let (send, parts) = futures::channel::mpsc::unbounded();
+        let part = || {
+            let frame = hyper::body::Frame::data(Bytes::from(vec![0; 1000]));
+            let sent = send.unbounded_send(Ok::<_, std::convert::Infallible>(frame));
+            sent.unwrap();
+        };
+        let limits = Limits {
+            grace: Duration::from_secs(1),
+            pace: 64_000,
+            values: 10,
+            budget: Budget::new(1 << 20),
+            payer: "ann".into(),
+        };
+        let length = announced.map(|length| (CONTENT_LENGTH, length.to_string()));
+        let length = length.map(|(name, length)| (name, length.parse().unwrap()));
+        let headers: HeaderMap = length.into_iter().collect();
+        let body = RequestBody::new(http_body_util::StreamBody::new(parts));
+        let mut reading = std::pin::pin!(read(&headers, body, 1 << 20, &limits));
+        part();
+        assert!(futures::poll!(&mut reading).is_pending());
+        assert_eq!(limits.budget.reserved(), 1000, "one part is not copied");
+        part();
+        assert!(futures::poll!(&mut reading).is_pending());
+        let second = limits.budget.reserved();
+        (0..3).for_each(|_| part());
+        drop(send);
+        let received = reading.await.unwrap();
+        assert_eq!(received.bytes.len(), 5000);
+        (second, received.reservation.bytes())
+    }
+
+    #[tokio::test]
+    async fn a_body_has_its_announced_size_at_once_and_otherwise_what_its_buffer_grows_to() {
+        assert_eq!(reserved(Some(5000)).await, (5000, 5000));
+        assert_eq!(reserved(None).await, (2048, 8192));
+        // No client announces less than it sends over HTTP; what is beyond grows all the same.
+        assert_eq!(reserved(Some(3000)).await, (3000, 8192));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_body_has_its_grace_and_then_must_keep_its_pace() {
         let (second, moment) = (Duration::from_secs(1), Duration::from_millis(2));
