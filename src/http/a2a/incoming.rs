@@ -9,12 +9,9 @@ use super::{
 };
 use crate::{
     http::json_rpc::Failure,
-    value,
+    message, value,
     value::{Map, Value},
 };
-
-/// Most characters of a message's id: it is that of the graph's message too.
-const ID_MAX: usize = 255;
 
 /// A message of a client.
 #[derive(Clone, Debug)]
@@ -64,10 +61,10 @@ fn object<'a>(map: &'a Map, name: &str) -> Result<Option<&'a Map>, Failure> {
 
 impl Incoming {
     pub fn parse(params: &Map) -> Result<Self, Failure> {
-        let Some(message) = object(params, "message")? else {
+        let Some(sent) = object(params, "message")? else {
             return Err(Failure::params("Missing required parameter: message"));
         };
-        let parts = match message.get("parts") {
+        let parts = match sent.get("parts") {
             Some(Value::List(parts)) if !parts.is_empty() => parts,
             _ => {
                 return Err(Failure::params(
@@ -75,15 +72,18 @@ impl Incoming {
                 ));
             }
         };
-        let id = text(message, "messageId")?;
+        let id = text(sent, "messageId")?;
         let id = id.ok_or_else(|| Failure::params("The message needs its `messageId`"))?;
-        if id.contains(char::is_control) || id.chars().count() > ID_MAX {
+        // It is that of the graph's message too.
+        if !message::is_id(&id) || message::is_too_long(&id) {
             let reason = format!(
-                "`messageId` has at most {ID_MAX} characters, none of them a control character"
+                "`messageId` has at most {} characters ({}), none of them a control character",
+                message::most_of_new_id(),
+                message::ID_SETTING
             );
             return Err(Failure::params(reason));
         }
-        let is_agents = match message.get("role").and_then(Value::as_str) {
+        let is_agents = match sent.get("role").and_then(Value::as_str) {
             Some("user" | "ROLE_USER") => false,
             Some("agent" | "ROLE_AGENT") => true,
             _ => {
@@ -107,8 +107,8 @@ impl Incoming {
             id,
             is_agents,
             parts: parts.iter().map(Part::parse).collect::<Result<_, _>>()?,
-            context: text(message, "contextId")?,
-            task: text(message, "taskId")?,
+            context: text(sent, "contextId")?,
+            task: text(sent, "taskId")?,
             returns_at_once: flag("blocking") == Some(false)
                 || flag("returnImmediately") == Some(true),
             history: whole(wishes, "historyLength", 0, i64::MAX)?,
