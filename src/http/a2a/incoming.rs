@@ -9,7 +9,8 @@ use super::{
 };
 use crate::{
     http::json_rpc::Failure,
-    message, value,
+    message::{ID_SETTING, is_id, is_too_long, most_of_new_id},
+    value,
     value::{Map, Value},
 };
 
@@ -61,10 +62,10 @@ fn object<'a>(map: &'a Map, name: &str) -> Result<Option<&'a Map>, Failure> {
 
 impl Incoming {
     pub fn parse(params: &Map) -> Result<Self, Failure> {
-        let Some(sent) = object(params, "message")? else {
+        let Some(message) = object(params, "message")? else {
             return Err(Failure::params("Missing required parameter: message"));
         };
-        let parts = match sent.get("parts") {
+        let parts = match message.get("parts") {
             Some(Value::List(parts)) if !parts.is_empty() => parts,
             _ => {
                 return Err(Failure::params(
@@ -72,18 +73,17 @@ impl Incoming {
                 ));
             }
         };
-        let id = text(sent, "messageId")?;
+        let id = text(message, "messageId")?;
         let id = id.ok_or_else(|| Failure::params("The message needs its `messageId`"))?;
         // It is that of the graph's message too.
-        if !message::is_id(&id) || message::is_too_long(&id) {
+        if !is_id(&id) || is_too_long(&id) {
             let reason = format!(
-                "`messageId` has at most {} characters ({}), none of them a control character",
-                message::most_of_new_id(),
-                message::ID_SETTING
+                "`messageId` has at most {} characters ({ID_SETTING}), none of them a control character",
+                most_of_new_id()
             );
             return Err(Failure::params(reason));
         }
-        let is_agents = match sent.get("role").and_then(Value::as_str) {
+        let is_agents = match message.get("role").and_then(Value::as_str) {
             Some("user" | "ROLE_USER") => false,
             Some("agent" | "ROLE_AGENT") => true,
             _ => {
@@ -107,8 +107,8 @@ impl Incoming {
             id,
             is_agents,
             parts: parts.iter().map(Part::parse).collect::<Result<_, _>>()?,
-            context: text(sent, "contextId")?,
-            task: text(sent, "taskId")?,
+            context: text(message, "contextId")?,
+            task: text(message, "taskId")?,
             returns_at_once: flag("blocking") == Some(false)
                 || flag("returnImmediately") == Some(true),
             history: whole(wishes, "historyLength", 0, i64::MAX)?,

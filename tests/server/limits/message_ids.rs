@@ -136,7 +136,9 @@ fn every_way_in(client: &Client, most: usize) {
     };
     let sent = a2a(&random(most));
     assert_eq!(sent["result"]["status"]["state"], "completed", "{sent}");
-    says_why("A2A", most, &a2a(&random(most + 1)).to_string());
+    let refused = a2a(&random(most + 1)).to_string();
+    says_why("A2A", most, &refused);
+    assert!(refused.contains("`messageId`"), "{refused}");
     let begun = |id: &str| {
         let params = json!({"assistant_id": "talk", "input": messages(id)});
         let body = json!({"id": 1, "method": "run.start", "params": params});
