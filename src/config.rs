@@ -24,7 +24,7 @@ use crate::{
     contention::shares::Percent,
     crons,
     engine::RunAhead,
-    store,
+    message, store,
     tree::{metadata, ttl::Ttl},
     webhooks,
 };
@@ -182,6 +182,8 @@ pub struct Settings {
     pub page_bytes: usize,
     /// The config and context that runs have by default, by graph.
     pub graph_defaults: BTreeMap<Arc<str>, assistants::Defaults>,
+    /// Most characters of the id of a new message.
+    pub message_id_length: usize,
     /// How much metadata there may be.
     pub metadata: metadata::Limits,
     /// How much an assistant may take.
@@ -333,6 +335,8 @@ impl Settings {
             graph_defaults: layers
                 .optional("graph_defaults", resources::graph_defaults)?
                 .unwrap_or_default(),
+            message_id_length: layers
+                .required("message_id_length", |text| count(text, 64, message::ID_MAX))?,
             metadata: resources::metadata(layers)?,
             assistants: resources::assistants(layers)?,
             thread_ttl: resources::thread_ttl(layers)?,

@@ -13,6 +13,7 @@ pub mod execution;
 pub mod fan_out;
 pub mod input;
 pub mod long_term_memory;
+pub mod message_ids;
 pub mod message_index;
 pub mod namespace;
 pub mod node_cache;

@@ -16,6 +16,7 @@ pub(crate) mod blocks;
 mod chunk;
 mod coerce;
 mod defaults;
+mod id_length;
 mod ids;
 mod merge;
 mod schema;
@@ -26,18 +27,18 @@ pub(crate) use sum::Sum;
 pub use chunk::{AiChunk, ToolCallChunk};
 #[cfg(test)]
 pub(crate) use coerce::coerce_list;
-pub(crate) use coerce::{coerce, is_id};
+pub(crate) use coerce::{coerce, ids_in, is_id};
 #[cfg(test)]
 pub(crate) use defaults::chunk_with_defaults;
 pub(crate) use defaults::with_defaults;
+#[cfg(feature = "server")]
+pub(crate) use id_length::{ID_MAX, set_most_of_new_id};
+pub(crate) use id_length::{ID_SETTING, is_too_long, most_of_new_id};
 pub(crate) use ids::Ids;
 pub(crate) use merge::{add, add_known, mint_ids};
 
 /// The id of a removal that removes every message before it.
 pub const REMOVE_ALL: &str = "__remove_all__";
-
-/// Most characters of a message's id: an index of the storage has it.
-pub(crate) const ID_MAX: usize = 255;
 
 /// Why a value is no message, or a list of messages cannot be merged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -57,9 +58,10 @@ pub enum Error {
     /// `id` is neither text nor an integer.
     #[error("\"id\" of a message is a text, not a {0}")]
     Id(&'static str),
-    /// `id` is longer than 255 characters or has a control character in it.
+    /// `id` is longer than it may be or has a control character in it.
     #[error(
-        "\"id\" of a message has at most {ID_MAX} characters, none of them a control character"
+        "\"id\" of a message has at most {} characters ({ID_SETTING}), none of them a control character",
+        most_of_new_id()
     )]
     IdForm,
     /// A removal without the id of a message.

@@ -87,6 +87,7 @@ pub const KEYS: &[Key] = keys! {
     edit_limit "BACKSTITCH_EDIT_LIMIT" = "16777216": "bytes of a body that writes states or messages";
     page_bytes "BACKSTITCH_PAGE_BYTES" = "8388608": "bytes at which pages of messages or events end";
     graph_defaults "LANGGRAPH_CONFIG": "config and context of runs, as JSON by graph";
+    message_id_length "BACKSTITCH_MESSAGE_ID_LENGTH" = "255": "characters of the id of a new message";
     metadata_keys "BACKSTITCH_METADATA_KEYS" = "64": "keys of metadata";
     metadata_bytes "BACKSTITCH_METADATA_BYTES" = "16000": "bytes of metadata, as JSON";
     assistant_bytes "BACKSTITCH_ASSISTANT_BYTES" = "262144": "bytes of one version of an assistant";

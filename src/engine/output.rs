@@ -6,6 +6,7 @@ use super::{
     apply::Writes,
     channels::{Channels, ROOT},
     error::{Error, Mistake, ToParent},
+    message_ids,
     plan::send_value,
     reserved::{NO_WRITES, START, TASKS},
     tolerance::Tolerance,
@@ -34,6 +35,12 @@ pub fn writes(
 ) -> Result<Writes, Error> {
     for goto in output.goto.iter().filter(|_| !output.to_parent) {
         check_goto(topology, tolerance, goto)?;
+    }
+    // An input was checked where it came in, or is a node's for a graph inside.
+    if node != START_NODE && !output.to_parent {
+        for (channel, value) in &output.writes {
+            message_ids::check(&topology.graph, |name| channels.get(name), channel, value)?;
+        }
     }
     let mut writes = written(topology, channels, (tolerance, config), node, output)?;
     if writes.is_empty() {

@@ -11,6 +11,7 @@ use super::{
     error::{Error, ErrorLocation, Mistake},
     error_handler::replacements_of_failed,
     input::ClientCommand,
+    message_ids,
     message_index::{ChangeSource, MessageIndex},
     pending::{PendingWrites, indexed},
     plan::{PlannedTask, plan},
@@ -231,6 +232,7 @@ impl StateUpdater {
             ));
         };
         let mut channels = self.channels(topology)?;
+        message_ids::check_input(&topology.graph, |name| channels.get(name), &values)?;
         let writes = [(START.into(), values)];
         apply_input(topology, &mut channels, &writes)?;
         let mut rows = vec![];

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use super::{Error, History, Parts, RunOptions, Running, Shared};
 use crate::{
     checkpoint::{At, List, Query, Slot, frame::Decoded},
-    engine::{self, Ended, Finished, Input, StateUpdate, StateUpdater, update::COPY},
+    engine::{self, Ended, Finished, Input, StateUpdate, StateUpdater, message_ids, update::COPY},
     graph::Compiled,
     id::{CheckpointId, ThreadId},
     runs, threads,
@@ -63,6 +63,7 @@ impl Thread {
         let _running = Running::new(&self.shared, self.id);
         let slot = self.parts.take(self.id).await?;
         let base = self.base(slot, &"".into(), options.at).await?;
+        self.check_message_ids(base.as_ref(), &input)?;
         let saver = self.parts.saver.clone();
         let mut start = start::start(saver, slot, options.at, base, options.run);
         start.inside.clone_from(&options.inside);
@@ -206,6 +207,21 @@ impl Thread {
             ..StateUpdate::default()
         };
         self.update_state(ns, at, update).await
+    }
+
+    /// Refuses input with messages whose ids are longer than new messages may have.
+    fn check_message_ids(&self, base: Option<&Decoded>, input: &Input) -> Result<(), Error> {
+        let stored = |name: &str| base.and_then(|base| base.checkpoint.values.get(name));
+        match input {
+            Input::Value(input) => message_ids::check_input(&self.graph, stored, input)?,
+            Input::Null => {}
+            Input::Command(command) => {
+                for (channel, value) in &command.update {
+                    message_ids::check(&self.graph, stored, channel, value)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn reader<'a>(&'a self, thread: &'a tree::Thread) -> StateReader<'a> {

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use super::Error;
 use super::defaults::is_default;
-use super::{Error, ID_MAX};
+use super::id_length::{ID_MAX, has_more_than};
+use crate::channel::as_overwrite;
 use crate::value::{Map, Value};
 
 /// One message-like value in stored form.
@@ -41,14 +43,33 @@ pub fn coerce(value: &Value) -> Result<Value, Error> {
     }
 }
 
-/// Whether a text may be the id of a message.
+/// Whether a text may be the id of a message; one of a new message may have to be shorter, see
+/// [`is_too_long`](super::is_too_long).
 pub fn is_id(text: &str) -> bool {
     // Nearly all are, and each message of a conversation is looked at in each turn.
     if text.is_ascii() {
         return text.len() <= ID_MAX && !text.bytes().any(|byte| byte.is_ascii_control());
     }
-    let short = text.len() <= ID_MAX || text.chars().nth(ID_MAX).is_none();
-    short && !text.contains(char::is_control)
+    !has_more_than(text, ID_MAX) && !text.contains(char::is_control)
+}
+
+/// The ids of the messages of a write, which has one message or several in any form that [`coerce`] takes.
+pub fn ids_in(write: &Value) -> impl Iterator<Item = &Arc<str>> {
+    let messages = as_overwrite(write).unwrap_or(write);
+    let messages = messages
+        .as_list()
+        .unwrap_or_else(|| std::slice::from_ref(messages));
+    messages.iter().filter_map(|message| {
+        let id = match message.get("id")? {
+            // The name of a class, whose fields stand beside it.
+            Value::List(_) => message.get("kwargs")?.get("id")?,
+            id => id,
+        };
+        match id {
+            Value::Str(id) => Some(id),
+            _ => None,
+        }
+    })
 }
 
 /// Whether a message is in stored form and has an id.

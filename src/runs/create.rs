@@ -146,7 +146,7 @@ impl Service {
         request.address.checkpoint = placement.checkpoint;
         request.address.ns = "".into();
         request.address.map = None;
-        let mut prepared = self.build(&ids, &resolved, &request, temporary)?;
+        let mut prepared = self.build(&ids, &resolved, &request, temporary).await?;
         prepared.new.create_thread = new_thread(&request, &ids, thread).map(|new| NewThread {
             ttl: self.inner.options.thread_ttl.filter(|_| !temporary),
             ..new
@@ -197,11 +197,11 @@ impl Service {
     ) -> Result<PreparedRun, Error> {
         let run = request.id.unwrap_or_else(RunId::mint);
         let (ids, resolved) = self.ids(run, thread, request).await?;
-        self.build(&ids, &resolved, request, false)
+        self.build(&ids, &resolved, request, false).await
     }
 
     /// The one builder of a new run: its row, its stream and its handle.
-    fn build(
+    async fn build(
         &self,
         ids: &Ids,
         resolved: &Resolved,
@@ -209,7 +209,8 @@ impl Service {
         temporary: bool,
     ) -> Result<PreparedRun, Error> {
         let registered = &resolved.registered;
-        message_ids::check(&registered.graph.messages, request)?;
+        self.check_message_ids(ids.thread, &registered.graph, request)
+            .await?;
         let metadata = run_metadata(request, ids, &resolved.metadata, temporary);
         let known = context_properties(&registered.graph);
         let kwargs = Kwargs::of(request, ids, &metadata, known, temporary);

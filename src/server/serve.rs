@@ -13,7 +13,7 @@ use super::{
     listen::{Stop, addresses, announce, bind},
     storages::{open, patience},
 };
-use crate::{cli::Serving, config::Settings, http, runs};
+use crate::{cli::Serving, config::Settings, http, message, runs};
 
 /// A server that neither works nor listens yet.
 pub(super) struct Started {
@@ -40,6 +40,7 @@ pub(super) async fn start(program: Checked, settings: Settings) -> anyhow::Resul
     let made = factories.iter().map(|(name, _)| name);
     let names = graphs.iter().map(|(name, _)| name).chain(made);
     let names: Vec<Arc<str>> = names.cloned().collect();
+    message::set_most_of_new_id(settings.message_id_length);
     let author = author.with_defaults(&settings, &names)?;
     let author = author.with_embeddings(&settings)?;
     let graphs = author

@@ -22,7 +22,7 @@ use super::{
     resolve,
     store::{MessageNode, Position, Read, ThreadRow},
 };
-use crate::{id::CheckpointId, value::Value, words::words};
+use crate::{id::CheckpointId, message, value::Value, words::words};
 
 /// Most messages of one post.
 pub const POST_MAX: usize = 1000;
@@ -30,7 +30,6 @@ pub const POST_MAX: usize = 1000;
 pub const CONTENT_MAX: usize = 1 << 20;
 /// Most messages of one page.
 pub const PAGE_MAX: i64 = 1000;
-pub(crate) use crate::message::ID_MAX;
 
 words! {
     /// What to do with a message whose id the thread has already, with other content.
@@ -73,6 +72,15 @@ pub struct Post {
     pub expected_head: Option<Option<Arc<str>>>,
     /// The graph node that counts as their writer.
     pub as_node: Option<Arc<str>>,
+}
+
+/// What the id of a message in a request may be.
+pub fn id_rule() -> String {
+    let most = message::most_of_new_id();
+    format!(
+        "The id of a message has 1 to {most} visible characters ({})",
+        message::ID_SETTING
+    )
 }
 
 /// Finds a message that a request of the message API names as `parent_id` or `leaf_id`. Of several

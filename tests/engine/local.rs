@@ -54,6 +54,17 @@ fn chat() -> Arc<Compiled> {
 }
 
 #[tokio::test]
+async fn ids_of_new_messages_have_at_most_255_characters() {
+    let thread = Local::memory().unwrap().thread(&chat());
+    let hello = |length: usize| Message::human("Hello").with_id("x".repeat(length));
+    let refused = thread.invoke(Chat::update().messages(hello(256))).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("at most 255 characters"), "{refused}");
+    let taken = thread.invoke(Chat::update().messages(hello(255))).await;
+    assert_eq!(taken.unwrap().values::<Chat>().unwrap().messages.len(), 2);
+}
+
+#[tokio::test]
 async fn a_stream_shows_what_happens_in_typed_events() {
     let thread = Local::memory().unwrap().thread(&chat());
     let mut events = thread.stream(Chat::update().messages(Message::human("Hello")));

@@ -2,6 +2,7 @@
 //! are accepted, one above is refused with the status and a text that names the limit. Limits of
 //! connections, streams, memory and time are attacked in `tests/attacks`.
 
+mod message_ids;
 mod settings;
 
 use std::cell::Cell;

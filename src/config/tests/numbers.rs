@@ -38,6 +38,7 @@ const NUMBERS: &[(&str, u64, u64)] = &[
     ("body_limit", 1024, 1 << 30),
     ("edit_limit", 1024, 1 << 30),
     ("page_bytes", 1024, 1 << 30),
+    ("message_id_length", 64, 500),
     ("metadata_keys", 1, 1000),
     ("metadata_bytes", 1000, 1 << 20),
     ("assistant_bytes", 1, 1 << 24),

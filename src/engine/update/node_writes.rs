@@ -12,6 +12,7 @@ use crate::{
         apply::{TaskWrites, Writes, apply},
         channels::Channels,
         error::{Error, ErrorLocation, Mistake},
+        message_ids,
         message_index::ChangeSource,
         output,
         pending::indexed,
@@ -118,8 +119,14 @@ impl StateUpdater {
             // A change of the state belongs to no run, whose config routes could read.
             let (tolerance, config) = (Tolerance::default(), RunConfig::default());
             let way = (tolerance, &config);
-            let writes = output::written(topology, &channels, way, index, output);
-            let writes = writes.map_err(|error| error.at(location))?;
+            let mut written = output.writes.iter();
+            let stored = |name: &str| channels.get(name);
+            let checked = written.try_for_each(|(channel, value)| {
+                message_ids::check(&topology.graph, stored, channel, value)
+            });
+            let writes = checked
+                .and_then(|()| output::written(topology, &channels, way, index, output))
+                .map_err(|error| error.at(location))?;
             tasks.push((node, path, writes, task));
         }
         let mut rows = vec![];

@@ -9,12 +9,10 @@ use super::{
 };
 use crate::{
     http::json_rpc::Failure,
+    message::{ID_SETTING, is_id, is_too_long, most_of_new_id},
     value,
     value::{Map, Value},
 };
-
-/// Most characters of a message's id: it is that of the graph's message too.
-const ID_MAX: usize = 255;
 
 /// A message of a client.
 #[derive(Clone, Debug)]
@@ -77,9 +75,11 @@ impl Incoming {
         };
         let id = text(message, "messageId")?;
         let id = id.ok_or_else(|| Failure::params("The message needs its `messageId`"))?;
-        if id.contains(char::is_control) || id.chars().count() > ID_MAX {
+        // It is that of the graph's message too.
+        if !is_id(&id) || is_too_long(&id) {
             let reason = format!(
-                "`messageId` has at most {ID_MAX} characters, none of them a control character"
+                "`messageId` has at most {} characters ({ID_SETTING}), none of them a control character",
+                most_of_new_id()
             );
             return Err(Failure::params(reason));
         }

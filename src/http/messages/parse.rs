@@ -236,7 +236,8 @@ mod tests {
             (message(value!({"content": null})), 422),
             (message(value!({"id": ""})), 422),
             (message(value!({"id": "a b"})), 422),
-            (message(value!({"id": "x".repeat(256)})), 422),
+            // Whether the thread has a message with a shorter one is not known yet.
+            (message(value!({"id": "x".repeat(501)})), 422),
             (message(value!({"id": 5})), 422),
             (message(value!({"parent_id": "a", "branch": "main"})), 422),
             (message(value!({"parent_id": "a", "message_id": "b"})), 422),

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 
 use super::{Content, Flag, Id, IdOrEmpty, Limit, Name, Timestamp, runs::CreateRun};
 use crate::{
+    message,
     runs::Strategy,
     tree::{
         messages::{OnExisting, page::PageView},
@@ -15,7 +16,7 @@ use crate::{
 super::schemas! {
     /// The id of a message.
     MessageId = {
-        "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"
+        "type": "string", "minLength": 1, "maxLength": message::most_of_new_id(), "pattern": "^[!-~]+$"
     };
     /// A message; what else it has is stored with it.
     Message = {
@@ -23,7 +24,7 @@ super::schemas! {
         "properties": {
             "role": {"enum": ["user", "assistant", "system", "tool", "human", "ai"]},
             "id": {"anyOf": [
-                {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+                {"type": "string", "minLength": 1, "maxLength": message::most_of_new_id(), "pattern": "^[!-~]+$"},
                 {"type": "null"}
             ]},
             "content": {"type": ["string", "array"]},

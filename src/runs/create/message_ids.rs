@@ -2,50 +2,85 @@
 
 use std::sync::Arc;
 
-use super::Error;
-use crate::{message, runs::request, value::Value};
+use super::{Error, Service};
+use crate::{
+    engine::message_ids::input_of,
+    graph::Compiled,
+    id::ThreadId,
+    message,
+    runs::request,
+    tree::{members::Level, messages::existing::ExistingMessages},
+    value::Value,
+};
 
-/// Refuses a run whose input has a message with an id that the storages cannot index: the run could
-/// only fail. `channels` are those of messages.
-pub(super) fn check(channels: &[Arc<str>], request: &request::Run) -> Result<(), Error> {
-    let update = request.command.as_ref();
-    let update = update.and_then(|command| command.get("update"));
-    for (field, written) in [
-        ("input", request.input.as_ref()),
-        ("command.update", update),
-    ] {
-        for channel in channels {
-            let values = written.map_or(vec![], |written| values_of(written, channel));
-            if values.into_iter().any(has_bad_id) {
-                let reason = message::Error::IdForm;
-                return Err(Error::Invalid(format!("{field}.{channel}: {reason}")));
+impl Service {
+    /// Refuses a run whose input has a message with an id that messages cannot have, or with one that is longer than
+    /// those of new messages may be and that no message of the thread has. What is written in a run is not
+    /// looked at again where it begins: it may have waited while the setting was lowered.
+    pub(super) async fn check_message_ids(
+        &self,
+        thread: ThreadId,
+        graph: &Compiled,
+        request: &request::Run,
+    ) -> Result<(), Error> {
+        let update = request.command.as_ref();
+        let update = update.and_then(|command| command.get("update"));
+        for (field, written) in [
+            ("input", request.input.as_ref()),
+            ("command.update", update),
+        ] {
+            for channel in &graph.messages {
+                let values = written.map_or(vec![], |written| values_of(graph, written, channel));
+                let ids: Vec<&Arc<str>> = values.into_iter().flat_map(message::ids_in).collect();
+                let long = ids.iter().filter(|id| message::is_too_long(id));
+                let long: Vec<Arc<str>> = long.map(|id| Arc::clone(id)).collect();
+                if ids.iter().any(|id| !message::is_id(id))
+                    || !self.has_messages(thread, request, &long).await?
+                {
+                    let reason = message::Error::IdForm;
+                    return Err(Error::Invalid(format!("{field}.{channel}: {reason}")));
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
+
+    /// Whether the thread has messages with these ids; for those who may not read it, it has none.
+    async fn has_messages(
+        &self,
+        thread: ThreadId,
+        request: &request::Run,
+        ids: &[Arc<str>],
+    ) -> Result<bool, Error> {
+        if ids.is_empty() {
+            return Ok(true);
+        }
+        let tree = &self.shared.parts.tree;
+        if let Some(principal) = request.requester.access.principal() {
+            let level = tree.level_on_thread(thread, principal.clone()).await?;
+            if level < Some(Level::Writer) {
+                return Ok(false);
+            }
+        }
+        let mut reader = tree.reader().await?;
+        let row = reader.thread_row(thread).await?;
+        match row.filter(|row| row.deleted_at.is_none()) {
+            Some(row) => Ok(ExistingMessages::contains_all(&mut *reader, &row, ids).await?),
+            None => Ok(false),
+        }
+    }
 }
 
 /// What is written to a channel by a map, or by a list of pairs.
-fn values_of<'a>(written: &'a Value, channel: &str) -> Vec<&'a Value> {
+fn values_of<'a>(graph: &Compiled, written: &'a Value, channel: &str) -> Vec<&'a Value> {
     match written {
-        Value::List(pairs) => pairs
+        Value::List(pairs) if !graph.root_state => pairs
             .iter()
             .filter_map(|pair| match pair.as_list()? {
                 [name, value] if name.as_str() == Some(channel) => Some(value),
                 _ => None,
             })
             .collect(),
-        other => other.get(channel).into_iter().collect(),
-    }
-}
-
-fn has_bad_id(messages: &Value) -> bool {
-    let is_bad = |message: &Value| {
-        let id = message.get("id").and_then(Value::as_str);
-        id.is_some_and(|id| !message::is_id(id))
-    };
-    match messages {
-        Value::List(messages) => messages.iter().any(is_bad),
-        single => is_bad(single),
+        other => input_of(graph, other, channel).into_iter().collect(),
     }
 }

@@ -1,9 +1,12 @@
 //! The messages of a thread that a request submits again.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::{
-    Incoming,
+    Incoming, POST_MAX,
     content::{MessageContents, content_matches},
     placement::{ExistingMessage, Predecessor, find_duplicate},
 };
@@ -78,12 +81,33 @@ impl ExistingMessages {
     /// # Errors
     /// The storage failed.
     pub async fn contains(read: &mut dyn Read, thread: &ThreadRow, id: &Arc<str>) -> Result<bool> {
-        for node in read.nodes_of(thread.tree, vec![id.clone()]).await? {
-            if node.change == MessageChange::Add && sees(read, thread, &node).await? {
-                return Ok(true);
+        Self::contains_all(read, thread, std::slice::from_ref(id)).await
+    }
+
+    /// Whether the thread has a message with each of these ids.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub async fn contains_all(
+        read: &mut dyn Read,
+        thread: &ThreadRow,
+        ids: &[Arc<str>],
+    ) -> Result<bool> {
+        for ids in ids.chunks(POST_MAX) {
+            let mut missing: HashSet<Arc<str>> = ids.iter().cloned().collect();
+            for node in read.nodes_of(thread.tree, ids.to_vec()).await? {
+                if node.change == MessageChange::Add
+                    && missing.contains(&node.message_id)
+                    && sees(read, thread, &node).await?
+                {
+                    missing.remove(&node.message_id);
+                }
+            }
+            if !missing.is_empty() {
+                return Ok(false);
             }
         }
-        Ok(false)
+        Ok(true)
     }
 
     /// Whether the thread has a message with this id.

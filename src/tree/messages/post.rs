@@ -9,6 +9,7 @@ use super::{
     content::MessageContents,
     destination::{branch_end, load_state, other_branch_ends},
     existing::ExistingMessages,
+    id_rule,
     placement::{MessagePlacement, PlacementRequest, Predecessor, choose_placement},
     trim::pruned,
     write::{assign_ids, role_of, stored_nodes, write},
@@ -16,6 +17,7 @@ use super::{
 use crate::{
     checkpoint::{self, frame::Decoded},
     id::CheckpointId,
+    message,
     tree::{
         branch::{self, SwitchPolicy},
         dangling::has_open_calls,
@@ -97,6 +99,7 @@ async fn attempt(
     let parent = resolve_parent(tx, thread, post, &main).await?;
     let after = parent.as_ref().map(|parent| parent.after);
     let mut ids = ExistingMessages::find(tx, thread, &post.messages).await?;
+    check_ids(&post.messages, &ids)?;
     let (stored, existing) = ids
         .stored_prefix(tx, thread, values, &post.messages, after, main.head)
         .await?;
@@ -228,6 +231,15 @@ async fn attempt(
         state: Some(state),
         dangling,
     }))
+}
+
+/// Refuses messages whose ids are longer than new messages may have, unless the thread has messages with these ids.
+fn check_ids(messages: &[Incoming], existing: &ExistingMessages) -> Result<()> {
+    let mut ids = messages.iter().filter_map(|one| one.id.as_deref());
+    if ids.any(|id| message::is_too_long(id) && !existing.is_taken(id)) {
+        return Err(Error::invalid(id_rule()));
+    }
+    Ok(())
 }
 
 async fn resolve_parent(

@@ -35,8 +35,8 @@ async fn stuck(state: Pair) -> Update<Pair> {
     Pair::update().done("stuck")
 }
 
-/// A conversation whose answer to `wait` never comes, and to `call` is a call of a tool that never
-/// ends.
+/// A conversation whose answer to `wait` never comes, to `call` is a call of a tool that never ends, and to `as ID`
+/// has that id.
 #[derive(State)]
 struct Talk {
     #[state(messages)]
@@ -48,9 +48,10 @@ async fn answer(state: Talk) -> Update<Talk> {
     if said == "wait" {
         std::future::pending::<()>().await;
     }
-    let answer = match &*said {
-        "call" => Message::ai("").calling("never", Map::new()),
-        said => Message::ai(format!("so: {said}")),
+    let answer = match (&*said, said.strip_prefix("as ")) {
+        ("call", _) => Message::ai("").calling("never", Map::new()),
+        (_, Some(id)) => Message::ai("named").with_id(id),
+        (said, None) => Message::ai(format!("so: {said}")),
     };
     Talk::update().messages(answer)
 }

@@ -5,7 +5,7 @@ use hyper::StatusCode;
 use crate::{
     http::{parse::fields::Fields, server::Error},
     message,
-    tree::messages::{CONTENT_MAX, ID_MAX, Incoming},
+    tree::messages::{CONTENT_MAX, Incoming, id_rule},
     value::Value,
 };
 
@@ -64,13 +64,22 @@ pub(super) fn incoming(fields: &Fields<'_>) -> Result<Incoming, Error> {
     Ok(Incoming { id, message })
 }
 
-pub(super) fn check_id(fields: &Fields<'_>, field: &str, id: &str) -> Result<(), Error> {
-    let visible = id.chars().all(|c| !c.is_control() && !c.is_whitespace());
-    if visible && (1..=ID_MAX).contains(&id.chars().count()) {
+/// Checks the id of a message that may be one of the thread, whose ids may be longer than those of new ones.
+fn check_id(fields: &Fields<'_>, field: &str, id: &str) -> Result<(), Error> {
+    if !id.is_empty() && message::is_id(id) && !id.contains(char::is_whitespace) {
         Ok(())
     } else {
-        let reason = format!("The id of a message has 1 to {ID_MAX} visible characters");
-        Err(fields.refuse(field, reason))
+        Err(fields.refuse(field, id_rule()))
+    }
+}
+
+/// Checks the id of a new message.
+pub(super) fn check_new_id(fields: &Fields<'_>, field: &str, id: &str) -> Result<(), Error> {
+    check_id(fields, field, id)?;
+    if message::is_too_long(id) {
+        Err(fields.refuse(field, id_rule()))
+    } else {
+        Ok(())
     }
 }
 

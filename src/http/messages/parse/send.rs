@@ -2,7 +2,7 @@
 
 use super::{
     behind,
-    incoming::{check_content, check_id},
+    incoming::{check_content, check_new_id},
 };
 use crate::{
     http::{
@@ -35,7 +35,7 @@ pub(in super::super) fn send(body: &Value, requester: Requester) -> Result<NewMe
     }
     let id = fields.text("message_id")?.cloned();
     if let Some(id) = &id {
-        check_id(&fields, "message_id", id)?;
+        check_new_id(&fields, "message_id", id)?;
     }
     let parent = fields.text("parent_id")?.cloned();
     let (parent, branch) = behind(AddressFields {
