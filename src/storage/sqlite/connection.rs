@@ -12,6 +12,7 @@ use super::error::Error;
 use crate::checkpoint::codec::Format;
 
 #[cfg(feature = "failpoints")]
+mod idle;
 mod measured;
 pub(crate) mod readers;
 pub(crate) mod transaction;

@@ -1,11 +1,10 @@
 //! A few threads with a connection each that read what is committed.
 
 use std::{
-    io,
+    fmt, io,
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicU64, Ordering},
-        mpsc,
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -15,6 +14,7 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::{sync::oneshot, time::Instant};
 
+use super::idle::{Queue, Worker};
 use crate::{
     checkpoint::Error,
     contention::shares::{Percent, Shares},
@@ -38,7 +38,7 @@ const STEPS: i32 = 10_000;
 /// A handle on the reading threads.
 #[derive(Debug)]
 pub(crate) struct Readers {
-    queue: Option<Arc<mpsc::Sender<Job>>>,
+    queue: Handle,
     shares: Shares,
     /// How long a principal may wait for its share.
     wait: Duration,
@@ -49,20 +49,19 @@ pub(crate) struct Readers {
 
 impl Readers {
     pub(crate) fn start(connections: Vec<Connection>) -> io::Result<Self> {
-        let (queue, jobs) = mpsc::channel::<Job>();
-        let jobs = Arc::new(Mutex::new(jobs));
+        let queue = Queue::new();
         let limit = Arc::new(AtomicU64::new(LIMIT));
         let threads = connections
             .into_iter()
             .map(|mut db| {
-                let (jobs, limit) = (Arc::clone(&jobs), Arc::clone(&limit));
+                let (jobs, limit) = (Worker::of(&queue), Arc::clone(&limit));
                 thread::Builder::new()
                     .name("sqlite-reader".into())
                     .spawn(move || serve(&mut db, &jobs, &limit))
             })
             .collect::<io::Result<Vec<_>>>()?;
         Ok(Self {
-            queue: Some(Arc::new(queue)),
+            queue: Handle(queue),
             shares: Shares::of_each(Percent::default().of(threads.len())),
             wait: WAIT,
             threads,
@@ -94,18 +93,23 @@ impl Readers {
     {
         // Whoever has its share waits outside the queue, in which others are.
         let _share = self.shares.wait(self.wait).await?;
-        self.handle().run(work).await
+        self.queue.run(work).await
     }
 
     /// To read with as long as the threads are there; it does not keep them.
     pub(crate) fn handle(&self) -> Handle {
-        Handle(self.queue.as_ref().map(Arc::downgrade).unwrap_or_default())
+        Handle(Arc::clone(&self.queue.0))
     }
 }
 
 /// Reads through the threads of [`Readers`].
-#[derive(Debug)]
-pub(crate) struct Handle(Weak<mpsc::Sender<Job>>);
+pub(crate) struct Handle(Arc<Queue<Job>>);
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Handle").finish_non_exhaustive()
+    }
+}
 
 impl Handle {
     /// See [`Readers::read`].
@@ -122,12 +126,8 @@ impl Handle {
             }
             let _ = reply.send(in_snapshot(db, work));
         });
-        if let Some(queue) = self.0.upgrade() {
-            // Without a thread the job is dropped, and with it the reply.
-            let _ = queue.send(job);
-        } else {
-            drop(job);
-        }
+        // Without a thread the job is dropped, and with it the reply.
+        self.0.push(job);
         result.await.unwrap_or_else(|_| {
             Err(Error::Unavailable(
                 "the threads that read the database have ended".into(),
@@ -138,24 +138,21 @@ impl Handle {
 
 impl Drop for Readers {
     fn drop(&mut self) {
-        self.queue = None;
+        self.queue.0.close();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
 }
 
-fn serve(db: &mut Connection, jobs: &Mutex<mpsc::Receiver<Job>>, limit: &AtomicU64) {
+fn serve(db: &mut Connection, jobs: &Worker<Job>, limit: &AtomicU64) {
     let deadline = Arc::new(Mutex::new(None));
     let now = Arc::clone(&deadline);
     let is_over = move || now.lock().is_some_and(|at: Instant| at < Instant::now());
     if let Err(error) = db.progress_handler(STEPS, Some(is_over)) {
         tracing::warn!(%error, "reads have no time limit");
     }
-    loop {
-        // Whoever holds the lock waits for the queue, the others for the lock.
-        let job = jobs.lock().recv();
-        let Ok(job) = job else { return };
+    while let Some(job) = jobs.next() {
         let limit = Duration::from_millis(limit.load(Ordering::Relaxed));
         *deadline.lock() = Instant::now().checked_add(limit);
         job(&*db);
