@@ -18,7 +18,10 @@ pub use namespace::Namespace;
 pub use service::{Error, ItemQuery, Limits, NamespaceQuery, Service};
 
 use crate::{
-    checkpoint::{self, codec::Format},
+    checkpoint::{
+        self,
+        codec::{self, Format},
+    },
     time::Timestamp,
     value::Value,
 };
@@ -45,9 +48,9 @@ pub struct Put {
     pub vectors: Option<Vectors>,
 }
 
-/// A stored item.
+/// A stored item, with its value or with the bytes of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Item {
+pub struct Item<V = Value> {
     /// Whose it is.
     pub owner: Arc<str>,
     /// Its namespace.
@@ -55,7 +58,7 @@ pub struct Item {
     /// Its key in the namespace.
     pub key: String,
     /// Its value.
-    pub value: Value,
+    pub value: V,
     /// When it was first stored.
     pub created_at: Timestamp,
     /// When it was last written.
@@ -64,6 +67,50 @@ pub struct Item {
     pub ttl: Option<Duration>,
     /// How near it is to what was searched for, from -1 to 1; `None` where nothing was.
     pub score: Option<f32>,
+}
+
+/// A value as it is stored: many small ones take several times as much memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Encoded {
+    /// Its codec.
+    pub tag: Arc<str>,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl Encoded {
+    /// The value.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn decode(&self) -> Result<Value, checkpoint::Error> {
+        codec::decode(&self.tag, &self.bytes)
+            .map_err(|error| checkpoint::Error::Corrupt(error.to_string()))
+    }
+
+    /// What the value weighs.
+    pub fn weight(&self) -> u64 {
+        codec::weight(&self.tag, self.bytes.len())
+    }
+}
+
+impl Item<Encoded> {
+    /// The item with its value.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn decode(self) -> Result<Item, checkpoint::Error> {
+        Ok(Item {
+            value: self.value.decode()?,
+            owner: self.owner,
+            namespace: self.namespace,
+            key: self.key,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            ttl: self.ttl,
+            score: self.score,
+        })
+    }
 }
 
 /// A time to live as storages have it, in microseconds: at most 1,000 years, so that the moment

@@ -103,25 +103,27 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
         memory: Some(Arc::new(call.read_memory())),
     };
     let found = call.items().search(&call.principal(), query).await?;
-    let taken: usize = found.iter().map(|item| item.value.memory()).sum();
-    if !call.read_memory().resize(taken as u64 / IN_MEMORY) {
-        return Err(store::Error::NoMemory.into());
-    }
-    // Each item goes once its text is there, so that both together rarely take more than all items did.
-    let mut reserved = taken;
+    // Besides the bytes of all values there is one value at a time, and the text so far. All of it rarely takes more than
+    // all values would, whose memory the search has taken.
+    let weights = found.iter().map(|item| item.value.weight());
+    let mut reserved = weights.sum::<u64>().saturating_mul(IN_MEMORY);
+    let bytes: usize = found.iter().map(|item| item.value.bytes.len()).sum();
     let mut text = Vec::from(br#"{"items":["#);
     for (at, item) in found.into_iter().enumerate() {
         if at > 0 {
             text.push(b',');
         }
+        let item = item.decode().map_err(store::Error::from)?;
+        let value = item.value.memory();
         let score = item.score.map(|score| Value::from(f64::from(score)));
         let mut map = shown(item);
         map.insert("score", score.unwrap_or(Value::Null));
         Value::map(map).write_json(&mut text);
-        if text.len() > reserved {
+        let taken = (bytes + value + text.len()) as u64;
+        if taken > reserved {
             // Control characters take six times their bytes.
-            reserved = text.len();
-            if !call.read_memory().resize(reserved as u64 / IN_MEMORY) {
+            reserved = taken;
+            if !call.read_memory().resize(reserved / IN_MEMORY) {
                 return Err(store::Error::NoMemory.into());
             }
         }
@@ -129,7 +131,7 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
     text.extend_from_slice(b"]}");
     // It holds more than its text while it grows.
     text.shrink_to_fit();
-    if text.len() < reserved {
+    if (text.len() as u64) < reserved {
         call.read_memory().resize(text.len() as u64 / IN_MEMORY);
     }
     Ok(body::json_text(StatusCode::OK, text))

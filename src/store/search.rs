@@ -1,11 +1,12 @@
 //! Lists of items and of namespaces: what is searched for, and how far a search goes.
 
 use super::{
-    Item,
+    Encoded, Item,
     filter::Filter,
     memory::{self, BATCH, SearchMemory},
     namespace::{Namespace, Range},
 };
+use crate::checkpoint;
 
 /// What a search is for, and how much it may read.
 #[derive(Clone, Debug)]
@@ -32,7 +33,7 @@ pub struct Search {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
     /// A page of items in their order.
-    Items(Vec<Item>),
+    Items(Vec<Item<Encoded>>),
     /// It would have read more than it may.
     TooMuchToRead,
     /// The page would have more bytes than it may.
@@ -62,7 +63,7 @@ pub struct Scan<'a> {
     /// What is read together weighs at most so much beyond what every search may read.
     batch: usize,
     skip: usize,
-    items: Vec<Item>,
+    items: Vec<Item<Encoded>>,
     exceeded: Option<Found>,
 }
 
@@ -136,14 +137,18 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// An item that was read.
-    pub fn offer(&mut self, item: Item, weight: usize) {
-        if !self.search.filter.passes(&item.value) {
-            return;
+    /// An item that was read. Its value is decoded only to be compared.
+    ///
+    /// # Errors
+    /// It cannot be decoded.
+    pub fn offer(&mut self, item: Item<Encoded>, weight: usize) -> checkpoint::Result<()> {
+        let filter = &self.search.filter;
+        if !filter.is_empty() && !filter.passes(&item.value.decode()?) {
+            return Ok(());
         }
         if self.skip > 0 {
             self.skip -= 1;
-            return;
+            return Ok(());
         }
         self.returned = self.returned.saturating_add(weight);
         if self.returned > self.search.page_bytes {
@@ -151,6 +156,7 @@ impl<'a> Scan<'a> {
         } else {
             self.items.push(item);
         }
+        Ok(())
     }
 
     /// What was found.

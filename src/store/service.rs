@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Embedder, Index, Item, Put, Store,
+    Embedder, Encoded, Index, Item, Put, Store,
     filter::Filter,
     memory::SearchMemory,
     namespace::{self, Namespace, Refused, outermost, owner_of, ranges},
@@ -321,7 +321,11 @@ impl Service {
     /// # Errors
     /// A label is not allowed, the search or its page is too large, or the embedding model or the
     /// storage failed.
-    pub async fn search(&self, owner: &Arc<str>, query: ItemQuery) -> Result<Vec<Item>, Error> {
+    pub async fn search(
+        &self,
+        owner: &Arc<str>,
+        query: ItemQuery,
+    ) -> Result<Vec<Item<Encoded>>, Error> {
         namespace::check_labels(&query.prefix)?;
         let limits = self.inner.limits;
         let ranges = ranges(&self.inner.shared, owner, &query.prefix);
@@ -413,7 +417,7 @@ impl Service {
     }
 
     /// Lets the time to live of items begin anew.
-    async fn refresh(&self, items: &[Item]) -> Result<(), Error> {
+    async fn refresh<V>(&self, items: &[Item<V>]) -> Result<(), Error> {
         let names = items.iter().filter(|item| item.ttl.is_some());
         let names: Vec<_> = names
             .map(|item| (item.owner.clone(), item.namespace.clone(), item.key.clone()))
@@ -456,13 +460,15 @@ impl Items for Memory {
             memory: None,
         };
         let found = self.service.search(&self.owner, query).await?;
-        let found = found.into_iter().map(|item| FoundItem {
-            namespace: item.namespace,
-            key: item.key,
-            value: item.value,
-            score: item.score,
+        let found = found.into_iter().map(|item| {
+            Ok(FoundItem {
+                value: item.value.decode()?,
+                namespace: item.namespace,
+                key: item.key,
+                score: item.score,
+            })
         });
-        Ok(found.collect())
+        Ok(found.collect::<Result<_, checkpoint::Error>>()?)
     }
 
     async fn put(

@@ -237,7 +237,13 @@ async fn attempt(clocked: &Clocked, ops: &[Op]) -> Result<(), String> {
                 let got = service.search(whose(who), query).await.unwrap();
                 let got: Vec<_> = got
                     .iter()
-                    .map(|item| json!([item.namespace, item.key, plain(&item.value)]))
+                    .map(|item| {
+                        json!([
+                            item.namespace,
+                            item.key,
+                            plain(&item.value.decode().unwrap())
+                        ])
+                    })
                     .collect();
                 let wanted: Vec<_> = model
                     .seen(who)

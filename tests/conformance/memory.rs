@@ -241,7 +241,7 @@ fn items_of_principals_are_kept_apart(place: &Place) {
             let items = service.search(who, query).await.unwrap();
             let seen: Vec<_> = items
                 .iter()
-                .map(|item| (&*item.namespace[0], item.value.clone()))
+                .map(|item| (&*item.namespace[0], item.value.decode().unwrap()))
                 .collect();
             let wanted = [
                 ("a", value!(number)),

@@ -10,9 +10,9 @@ use super::{
     vectors,
 };
 use crate::{
-    checkpoint::{Error, codec},
+    checkpoint::Error,
     store::{
-        Item, Namespace, Put,
+        Encoded, Item, Namespace, Put,
         memory::BATCH,
         namespace::Bound,
         search::{Found, ListScan, Listing, Next, Scan, Search},
@@ -148,15 +148,17 @@ pub(super) fn bound(bound: &Bound) -> Vec<String> {
     }
 }
 
-fn item_of(row: &Row, owner: &Arc<str>) -> Result<Item, Error> {
+fn item_of(row: &Row, owner: &Arc<str>) -> Result<Item<Encoded>, Error> {
     let bytes: &[u8] = column(row, "value")?;
     let ttl: Option<i64> = column(row, "ttl")?;
     Ok(Item {
         owner: owner.clone(),
         namespace: namespace_of(row)?,
         key: unname(column(row, "key")?).to_string(),
-        value: codec::decode(column(row, "type")?, bytes)
-            .map_err(|error| Error::Corrupt(error.to_string()))?,
+        value: Encoded {
+            tag: column::<&str>(row, "type")?.into(),
+            bytes: bytes.to_vec(),
+        },
         created_at: column::<Time>(row, "created_at")?.0,
         updated_at: column::<Time>(row, "updated_at")?.0,
         ttl: ttl.map(|micros| Duration::from_micros(micros.unsigned_abs())),
@@ -170,6 +172,17 @@ pub(super) async fn item(
     namespace: &Namespace,
     key: &str,
 ) -> Result<Option<Item>> {
+    let found = encoded_item(db, owner, namespace, key).await?;
+    Ok(found.map(Item::decode).transpose()?)
+}
+
+/// An item with the bytes of its value.
+pub(super) async fn encoded_item(
+    db: &Object,
+    owner: &Arc<str>,
+    namespace: &Namespace,
+    key: &str,
+) -> Result<Option<Item<Encoded>>> {
     let (labels, stored) = (names(namespace), name(key));
     let params: Params<'_, 3> = [&&**owner, &labels, &stored];
     one(db, SELECT, &params, |row| item_of(row, owner)).await
@@ -304,7 +317,7 @@ pub(super) async fn search_items(db: &Object, search: &Search) -> Result<Found> 
                     Next::Skip => {}
                     Next::Read => {
                         (read_rows, read) = (read_rows + 1, read.saturating_add(weight));
-                        scan.offer(item_of(row, &range.owner)?, weight);
+                        scan.offer(item_of(row, &range.owner)?, weight)?;
                     }
                     Next::Stop => break,
                 }

@@ -9,7 +9,7 @@ use tokio_postgres::Statement;
 use super::{
     columns::{Params, column, name, unname},
     connection::{Object, Result, prepare},
-    items::{bound, item, item_weight, namespace_of},
+    items::{bound, encoded_item, item_weight, namespace_of},
 };
 use crate::{
     checkpoint::{Error, codec},
@@ -188,7 +188,7 @@ pub(super) async fn nearest_items(db: &Object, search: &Nearest) -> Result<Found
         }
         let reads = few
             .iter()
-            .map(|(name, _)| item(db, &name.owner, &name.namespace, &name.key));
+            .map(|(name, _)| encoded_item(db, &name.owner, &name.namespace, &name.key));
         for (found, (_, score)) in try_join_all(reads).await?.into_iter().zip(few) {
             items.extend(found.map(|item| Item {
                 score: Some(*score),

@@ -8,7 +8,7 @@ use super::{columns::unreadable, counts, vectors};
 use crate::{
     checkpoint::{Error, Result, codec},
     store::{
-        Item, Namespace, Put,
+        Encoded, Item, Namespace, Put,
         namespace::Bound,
         search::{Found, ListScan, Listing, Next, Scan, Search},
         ttl_micros,
@@ -110,7 +110,7 @@ pub(super) fn bound(bound: &Bound) -> Vec<u8> {
     }
 }
 
-fn item_of(row: &Row<'_>, owner: &Arc<str>) -> Result<Item> {
+fn item_of(row: &Row<'_>, owner: &Arc<str>) -> Result<Item<Encoded>> {
     let (tag, value) = (row.get_ref(2)?.as_str(), row.get_ref(3)?.as_blob());
     let corrupt = |error: &dyn std::fmt::Display| Error::Corrupt(error.to_string());
     let tag = tag.map_err(|error| corrupt(&error))?;
@@ -120,7 +120,10 @@ fn item_of(row: &Row<'_>, owner: &Arc<str>) -> Result<Item> {
         owner: owner.clone(),
         namespace: namespace_of(row)?,
         key: row.get(1)?,
-        value: codec::decode(tag, value).map_err(|error| corrupt(&error))?,
+        value: Encoded {
+            tag: tag.into(),
+            bytes: value.to_vec(),
+        },
         created_at: Timestamp(row.get(4)?),
         updated_at: Timestamp(row.get(5)?),
         ttl: ttl.map(|micros| Duration::from_micros(micros.unsigned_abs())),
@@ -134,6 +137,17 @@ pub(super) fn item(
     namespace: &Namespace,
     key: &str,
 ) -> Result<Option<Item>> {
+    let found = encoded_item(db, owner, namespace, key)?;
+    found.map(Item::decode).transpose()
+}
+
+/// An item with the bytes of its value.
+pub(super) fn encoded_item(
+    db: &Connection,
+    owner: &Arc<str>,
+    namespace: &Namespace,
+    key: &str,
+) -> Result<Option<Item<Encoded>>> {
     let mut statement = db.prepare_cached(SELECT)?;
     let now = Timestamp::now().0;
     let mut rows = statement.query(params![&**owner, bytes(namespace), key, now])?;
@@ -209,12 +223,13 @@ pub(super) fn search_items(db: &Connection, search: &Search) -> Result<Found> {
             let weight = usize::try_from(weight).unwrap_or(usize::MAX);
             match scan.next(weight) {
                 Next::Skip => {}
-                Next::Read if filters => scan.offer(item_of(row, &range.owner)?, weight),
+                Next::Read if filters => scan.offer(item_of(row, &range.owner)?, weight)?,
                 Next::Read => {
                     let key: String = row.get(1)?;
                     // It may have expired since.
-                    if let Some(item) = item(db, &range.owner, &namespace_of(row)?, &key)? {
-                        scan.offer(item, weight);
+                    let namespace = namespace_of(row)?;
+                    if let Some(item) = encoded_item(db, &range.owner, &namespace, &key)? {
+                        scan.offer(item, weight)?;
                     }
                 }
                 Next::Stop => break,

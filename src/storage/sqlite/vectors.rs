@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::items::{bound, item, item_weight, namespace_of};
+use super::items::{bound, encoded_item, item_weight, namespace_of};
 use crate::{
     checkpoint::{Error, Result, codec},
     store::{
@@ -110,7 +110,7 @@ pub(super) fn nearest_items(db: &Connection, search: &Nearest) -> Result<Found> 
         if !search.reserve(returned) {
             return Ok(Found::NoMemory);
         }
-        let Some(mut item) = item(db, owner, namespace, key)? else {
+        let Some(mut item) = encoded_item(db, owner, namespace, key)? else {
             continue;
         };
         item.score = Some(score);
