@@ -1,5 +1,8 @@
 //! Large values on SQLite: who asks for one makes the server read that one, once, and none of its neighbours.
 
+mod assistants;
+mod requests;
+
 use serde_json::json;
 use test_support::client::Client;
 use test_support::place::{Place, serve};
@@ -9,6 +12,8 @@ use test_support::talk::{ok, put};
 /// Bytes of each value; there are several of them beside each other.
 const VALUE: usize = 768 << 10;
 const VALUES: usize = 6;
+/// Of the client, where the server has keys.
+const KEY: &str = "key-a";
 
 fn text(number: usize) -> String {
     format!("{number:08}").repeat(VALUE / 8)
@@ -16,8 +21,11 @@ fn text(number: usize) -> String {
 
 /// What the server reads out of its files for a response, in values; nothing of it is in memory before.
 fn read_for(server: &mut Server, what: &str, ask: impl FnOnce(&Client)) -> f64 {
+    // What it wrote last is in the file itself then: it is moved there by reading it.
+    server.terminate();
     server.restart();
-    let client = Client::of(server);
+    // Servers without keys look at none.
+    let client = Client::of(server).with_key(KEY);
     // What a server reads when it begins to work, and when it writes first.
     assert_eq!(client.get("/threads?limit=1").status, 200);
     client.thread();

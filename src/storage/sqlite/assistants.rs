@@ -36,6 +36,8 @@ const BY_ID: &str = formatcp!(
     "SELECT {COLUMNS}, updated_at, assistant_id, owner FROM assistants WHERE assistant_id = ?1"
 );
 
+const OWNER: &str = "SELECT owner, graph_id FROM assistants WHERE assistant_id = ?1";
+
 /// What is not requested is not read.
 const SHOWN: &str = "SELECT version, graph_id, name, description, CASE WHEN ?2 THEN metadata ELSE '{}' END, type, \
      CASE WHEN ?3 THEN config END, CASE WHEN ?4 THEN context END, created_at, updated_at, assistant_id, owner \
@@ -212,10 +214,24 @@ pub(super) fn assistant(db: &Connection, subject: &Subject) -> Result<Option<Ass
     Ok(by_id(db, subject.id)?.filter(|row| is_visible(row, viewer, graphs)))
 }
 
+/// Whether there is this assistant for whom the operation acts; nothing of its content is read.
+fn exists(db: &Connection, subject: &Subject) -> Result<bool> {
+    let (viewer, graphs) = (&subject.viewer, &subject.graphs);
+    let found = one(db, OWNER, [subject.id], |row| {
+        let (owner, graph) = (row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
+        Ok(is_visible_to(owner, graph, viewer, graphs))
+    })?;
+    Ok(found.unwrap_or(false))
+}
+
 fn is_visible(row: &AssistantRow, viewer: &Option<Arc<str>>, graphs: &[Arc<str>]) -> bool {
+    is_visible_to(&row.owner, &row.content.graph, viewer, graphs)
+}
+
+fn is_visible_to(owner: &str, graph: &str, viewer: &Option<Arc<str>>, graphs: &[Arc<str>]) -> bool {
     let viewer = viewer.as_ref();
-    viewer.is_none_or(|viewer| *viewer == row.owner || &*row.owner == SYSTEM)
-        && graphs.contains(&row.content.graph)
+    viewer.is_none_or(|viewer| **viewer == *owner || owner == SYSTEM)
+        && graphs.iter().any(|known| **known == *graph)
 }
 
 pub(super) fn change_assistant(
@@ -290,7 +306,7 @@ pub(super) fn assistant_versions(
     subject: &Subject,
     query: &VersionQuery,
 ) -> Result<Option<Vec<(i32, u64)>>> {
-    if assistant(db, subject)?.is_none() {
+    if !exists(db, subject)? {
         return Ok(None);
     }
     let mut statement = db.prepare_cached(VERSIONS)?;
@@ -316,7 +332,7 @@ pub(super) fn versions(
     subject: &Subject,
     versions: &[i32],
 ) -> Result<Vec<VersionRow>> {
-    if assistant(db, subject)?.is_none() {
+    if !exists(db, subject)? {
         return Ok(vec![]);
     }
     let id = subject.id.0;

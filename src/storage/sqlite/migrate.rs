@@ -55,6 +55,7 @@ fn all() -> Vec<Migration> {
         "V050__no_texts_of_messages"
         "V052__results_in_checkpoints"
         "V053__large_values_beside_keys"
+        "V054__requests_behind_columns"
     }
 }
 

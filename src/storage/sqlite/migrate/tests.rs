@@ -107,6 +107,21 @@ fn tables_of_large_values_keep_their_rows_indexes_and_triggers() {
                                               (x'01', 'n', x'02', x'03', x'04', -1, 'p', 'c', 'json', x'05');
          INSERT INTO store_items VALUES ('o', x'6100', 'k', 'json', zeroblob(100000), 1, 2, 3, 4),
                                         ('o', x'6100', 'l', 'json', x'06', 5, 6, NULL, NULL);
+         INSERT INTO runs (seq, tree_id, run_id, thread_id, branch_id, assistant_id, status, strategy, temporary, address, \
+                           base_checkpoint_id, last_checkpoint_id, epoch, worker_id, attempt, run_at, created_at, updated_at, error, \
+                           metadata, type, kwargs, losses, lost_at, opened_branch, principal, behind, webhook, started_at, thread_user)
+           VALUES (7, x'01', x'02', x'03', x'04', x'05', 'running', 'enqueue', 1, x'02', x'06', x'07', 8, x'08', 9, 10, 11, 12, '{}', '{\"a\":1}',
+                   'json', zeroblob(100000), 13, x'0c', 14, 'p', 15, 'https://h:1/p', 16, '\"u\"'),
+                  (5, x'01', x'03', x'03', NULL, x'05', 'pending', 'reject', 0, NULL, NULL, NULL, NULL, NULL, 0, 1, 2, 3, NULL, '{}',
+                   'json', x'04', 0, NULL, 0, NULL, 1, NULL, NULL, NULL);
+         INSERT INTO outbox (run_id, tree_id, thread_id, url, host, principal, attempts, next_at, dead_at, last_error, created_at, \
+                             assistant_id, status, strategy, metadata, type, kwargs, error, started_at, run_created_at, ended_at)
+           VALUES (x'06', x'01', x'03', 'u', 'h', 'p', 1, 2, 3, 'e', 4, x'05', 'success', 'enqueue', '{}', 'json', zeroblob(100000), 'f', 5, 6, 7),
+                  (x'07', x'01', x'03', 'v', 'i', '', 8, 9, NULL, NULL, 10, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+         INSERT INTO assistants (assistant_id, owner, graph_id, version, name, description, metadata, type, config, context, created_at, updated_at)
+           VALUES (x'01', 'o', 'g', 2, 'n', 'd', '{}', 'json', zeroblob(100000), x'02', 3, 4), (x'02', '', 'g', 1, 'n', NULL, '{}', 'json', x'03', x'04', 5, 6);
+         INSERT INTO assistant_versions (assistant_id, version, graph_id, name, description, metadata, type, config, context, created_at)
+           VALUES (x'01', 2, 'g', 'n', 'd', '{}', 'json', zeroblob(100000), x'02', 3), (x'01', 1, 'g', 'm', NULL, '{}', 'json', x'03', x'04', 5);
          INSERT INTO idempotency_keys VALUES ('p', 'k', x'01', x'02', x'03', x'04', zeroblob(100000), 7),
                                              ('p', 'l', x'01', x'02', x'03', x'04', NULL, 8);",
     )
@@ -118,6 +133,10 @@ fn tables_of_large_values_keep_their_rows_indexes_and_triggers() {
             "checkpoint_writes",
             "store_items",
             "idempotency_keys",
+            "runs",
+            "outbox",
+            "assistants",
+            "assistant_versions",
             "row_counts",
             "pins",
             "all_checkpoint_writes",
@@ -135,4 +154,17 @@ fn tables_of_large_values_keep_their_rows_indexes_and_triggers() {
     tx.execute(item, []).unwrap();
     let counts = "SELECT total FROM row_counts WHERE kind = 'store_items' AND owner = 'o'";
     assert_eq!(rows(&tx, counts), [[Column::Integer(1)]]);
+    // Numbers go on behind the last one, and the triggers of runs fire.
+    tx.execute_batch(
+        "UPDATE runs SET status = 'success' WHERE seq = 7; DELETE FROM runs WHERE seq = 5;
+         INSERT INTO runs (tree_id, run_id, thread_id, assistant_id, strategy, run_at, created_at, updated_at, type, kwargs)
+           VALUES (x'01', x'09', x'03', x'05', 'enqueue', 1, 2, 3, 'json', x'04')",
+    )
+    .unwrap();
+    let last =
+        "SELECT max(seq), (SELECT octet_length(kwargs) FROM outbox WHERE host = 'h:1') FROM runs";
+    assert_eq!(
+        rows(&tx, last),
+        [[Column::Integer(8), Column::Integer(100_000)]]
+    );
 }
