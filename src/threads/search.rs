@@ -23,7 +23,7 @@ use crate::{
         read::head::Head,
         search::{self, Columns, Listed, Room, ThreadPage},
     },
-    value::{Map, contains_map},
+    value::{Map, Value, contains_map},
 };
 
 /// How long the response to a change waits for memory.
@@ -257,17 +257,21 @@ impl Service {
     /// A thread with its open interrupts and without its values, for a request that changes it.
     ///
     /// # Errors
-    /// No such thread, there is no memory for its interrupts, or the storage failed.
+    /// No such thread, there is no memory for its head, or the storage failed.
     pub async fn to_change(&self, id: ThreadId) -> Result<View> {
         let row = self.row(id).await?;
-        let shown = self
-            .measure_shown(&row, Extent::Interrupts, BATCH_BYTES)
-            .await?;
+        let shown = self.measure_shown(&row, Extent::State, BATCH_BYTES).await?;
         let memory = self.change_memory();
         memory.take(shown.weight())?;
         let head = self.read_shown(&row, &shown, None).await?;
         self.access.record_shown(row.id);
-        Ok(view_of(row, head))
+        Ok(view_of(
+            row,
+            Head {
+                values: Value::Null,
+                ..head
+            },
+        ))
     }
 
     /// A thread with what these columns have of its metadata and its config; `None` if it was deleted meanwhile.

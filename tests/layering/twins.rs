@@ -9,6 +9,7 @@ const ALONE: &[&str] = &[
     // SQLite: reading threads and one writing thread, what takes over a slot in its one transaction, and for tests
     // what statements take, which Postgres logs by itself.
     "sqlite/connection/measured.rs",
+    "sqlite/connection/idle.rs",
     "sqlite/connection/readers.rs",
     "sqlite/connection/writer.rs",
     "sqlite/threads/slots.rs",

@@ -91,7 +91,7 @@ struct State {
     /// What waits stays for whoever ends the run.
     is_ending: bool,
     /// What waits stays until it is known whether the run ends with it, or somebody waits for it.
-    is_held: bool,
+    is_deferred: bool,
     /// The first failure: nothing is written after it.
     failed: Option<Error>,
 }
@@ -119,7 +119,7 @@ impl State {
     /// What goes in the next transaction: a flush alone, a superstep that opens a branch alone, else
     /// all supersteps that wait.
     fn take(&mut self) -> Vec<Entry> {
-        if self.is_ending || self.is_held {
+        if self.is_ending || self.is_deferred {
             self.is_served = false;
             return vec![];
         }
@@ -203,7 +203,7 @@ impl Pipeline {
     /// Writes `first` and then what waits.
     fn go_on(self: &Arc<Self>, mut first: VecDeque<Entry>) {
         let mut state = self.state.lock();
-        (state.is_ending, state.is_held) = (false, false);
+        (state.is_ending, state.is_deferred) = (false, false);
         first.append(&mut state.waiting);
         state.waiting = first;
         if !state.waiting.is_empty() && !mem::replace(&mut state.is_served, true) {
@@ -211,15 +211,16 @@ impl Pipeline {
         }
     }
 
-    /// Keeps what is added now until somebody waits for it, or takes it as the [rest](Self::take_rest).
-    pub fn hold(&self) {
-        self.state.lock().is_held = true;
+    /// Keeps what waits, and what is added, until somebody waits for it or takes it as the [rest](Self::take_rest).
+    pub fn defer(&self) {
+        self.state.lock().is_deferred = true;
     }
 
-    /// Writes what is held.
+    /// Writes what is deferred.
     fn let_go(self: &Arc<Self>) {
         let mut state = self.state.lock();
-        let waits = mem::take(&mut state.is_held) && !state.is_ending && !state.waiting.is_empty();
+        let waits =
+            mem::take(&mut state.is_deferred) && !state.is_ending && !state.waiting.is_empty();
         if waits && !mem::replace(&mut state.is_served, true) {
             tokio::spawn(self.clone().serve());
         }
@@ -360,9 +361,21 @@ impl Rest {
     ///
     /// # Errors
     /// A write has failed, or another writer took over.
-    pub async fn write(self) -> Result<(), Error> {
-        self.pipeline.go_on(self.entries);
-        self.pipeline.drained().await
+    pub async fn write(mut self) -> Result<(), Error> {
+        let pipeline = self.pipeline.clone();
+        pipeline.go_on(mem::take(&mut self.entries));
+        pipeline.drained().await
+    }
+}
+
+impl Drop for Rest {
+    /// The run is over: what a node still wants to write of it comes too late.
+    fn drop(&mut self) {
+        if self.entries.is_empty() {
+            return;
+        }
+        self.pipeline.state.lock().failed = Some(Error::Fenced);
+        self.pipeline.ended.notify_waiters();
     }
 }
 

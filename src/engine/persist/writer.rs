@@ -199,8 +199,9 @@ impl RunWriter {
         self.pipeline.drained().await
     }
 
-    /// Writes a checkpoint. Returns when the run may go on ahead of it, which in `Sync` one of the root graph may only
-    /// do to its end: before a superstep it calls [`before_superstep`](Self::before_superstep).
+    /// Writes a checkpoint. Returns when the run may go on ahead of it. In `Sync` that is when it is durable, but for
+    /// a checkpoint of the root graph: for this one the run waits with [`before_superstep`](Self::before_superstep), if any
+    /// superstep follows.
     ///
     /// The commit's slot and branch are filled in here; its `writes` were queued before.
     ///
@@ -220,7 +221,7 @@ impl RunWriter {
         // One of the root graph may be the last, which becomes durable with the end of the run.
         let may_be_last = commit.checkpoint.ns.is_empty();
         if is_sync && may_be_last {
-            self.pipeline.hold();
+            self.pipeline.defer();
         }
         self.pipeline.push(Write::Commit(Box::new(commit)));
         if is_sync && !may_be_last {

@@ -9,7 +9,7 @@ use crate::{
         error::Error,
         event::{Body, Kind},
         execution::Execution,
-        persist::at_exit::store_at_exit,
+        persist::{at_exit::store_at_exit, writer::Durability},
         plan::PlannedTask,
         reserved::RESUME,
         superstep::{
@@ -26,7 +26,8 @@ pub async fn finish(
     result: Result<Stop, Error>,
     leaves_rest: bool,
 ) -> Finished {
-    let leaves_rest = leaves_rest && matches!(result, Ok(Stop::Done));
+    let leaves_rest =
+        leaves_rest && matches!(result, Ok(Stop::Done)) && !names_its_end_in_sync(&execution);
     let mut rest = None;
     let mut stored = store_at_exit(&mut execution, leaves_rest).await;
     let next = if matches!(result, Ok(Stop::Done)) {
@@ -37,6 +38,8 @@ pub async fn finish(
     let mut result = result.and_then(|stop| end_of(&mut execution, stop));
     let slot = match &execution.context.writer {
         Some(writer) => {
+            // Nothing that is left to the caller opens a branch.
+            let before = writer.existing_slot().await;
             if stored.is_ok() {
                 let ended = if leaves_rest {
                     writer.finish_with_rest().await
@@ -45,7 +48,11 @@ pub async fn finish(
                 };
                 stored = ended.map(|left| rest = left).map_err(Error::from);
             }
-            Some(writer.existing_slot().await)
+            Some(if rest.is_some() {
+                before
+            } else {
+                writer.existing_slot().await
+            })
         }
         None => None,
     };
@@ -76,6 +83,15 @@ pub async fn finish(
         rest,
         memory: execution.memory.take(),
     }
+}
+
+/// Whether somebody is told that the graph has ended before the caller has written the end, of a run each checkpoint of
+/// which is durable before anything follows it.
+fn names_its_end_in_sync(execution: &Execution) -> bool {
+    let context = &execution.context;
+    let writer = context.writer.as_ref();
+    let is_sync = writer.is_some_and(|writer| writer.durability() == Durability::Sync);
+    is_sync && context.sink.wants(Kind::Callbacks, &execution.ns)
 }
 
 /// How a run ended that stopped without failing.

@@ -11,8 +11,8 @@ use rusqlite::{Connection, config::DbConfig};
 use super::error::Error;
 use crate::checkpoint::codec::Format;
 
-#[cfg(feature = "failpoints")]
 mod idle;
+#[cfg(feature = "failpoints")]
 mod measured;
 pub(crate) mod readers;
 pub(crate) mod transaction;

@@ -41,7 +41,7 @@ impl Shown {
         }
     }
 
-    /// What is in memory of it already weighs.
+    /// What that part of it weighs which is in memory already.
     pub(super) fn weight_in_memory(&self) -> u64 {
         match self {
             Self::Interrupts(PendingInterrupts {

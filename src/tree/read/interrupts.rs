@@ -1,6 +1,9 @@
 //! The open interrupts of a thread out of its pending writes alone, without its values.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use indexmap::IndexMap;
 
@@ -24,9 +27,10 @@ struct Task<'a> {
     interrupts: Vec<Value>,
 }
 
-/// Open interrupts by the id of their task, in the order of the rows, which is that of the tasks: those of tasks that
-/// have not finished. Interrupts of an error handler are those of the task that failed. As
-/// [`snapshot`](crate::engine::snapshot::snapshot) has them, but also those of nodes that the graph no longer has.
+/// Open interrupts by the id of their task, in the order of the rows: those of tasks that have not finished. Interrupts
+/// of an error handler are those of the task that failed. They are those of
+/// [`snapshot`](crate::engine::snapshot::snapshot), and besides those of tasks that it does not plan: of nodes that the graph no
+/// longer has, and of nodes to which a client's command went.
 ///
 /// # Errors
 /// A row cannot be read.
@@ -50,13 +54,23 @@ pub fn open_interrupts(rows: &[WriteRow]) -> Result<Map, Error> {
                 .extend(interrupts.map(|interrupt| interrupt.to_value()));
         }
     }
+    let handled: HashSet<&str> = tasks
+        .values()
+        .filter(|task| task.is_handled)
+        .map(|task| &**task.path)
+        .collect();
+    let is_handler = |task: &Task<'_>| {
+        let failed = handled_path(task.path);
+        failed.is_some_and(|failed| handled.contains(failed))
+    };
     let handlers: HashMap<&str, &Task<'_>> = tasks
         .values()
+        .filter(|task| is_handler(task))
         .filter_map(|task| Some((handled_path(task.path)?, task)))
         .collect();
     let mut open = Map::new();
     for (id, task) in &tasks {
-        if handled_path(task.path).is_some() {
+        if is_handler(task) {
             continue;
         }
         let handler = handlers.get(&**task.path).filter(|_| task.is_handled);

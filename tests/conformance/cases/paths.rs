@@ -116,8 +116,8 @@ pub async fn what_tasks_wait_for_is_read_without_their_results(b: &Backend) {
         read_of(4, -3, b"p"),
         read_of(4, 0, b""),
     ];
-    // Two interrupts, and 128 bytes for each of five rows.
-    let weight = 1001 + 5 * 128;
+    // Two interrupts, and 384 bytes for each of five rows.
+    let weight = 1001 + 5 * 384;
     assert_eq!(read(slot.branch, weight).await, (weight, Some(expected)));
     assert_eq!(read(slot.branch, weight - 1).await, (weight, None));
     assert_eq!(read(unknown(), weight).await, none, "another branch's");

@@ -197,9 +197,9 @@ async fn supersteps_that_end_during_a_transaction_share_the_next_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_held_is_written_when_somebody_waits_for_it_or_taken_with_the_end() {
+async fn what_is_deferred_is_written_when_somebody_waits_for_it_or_taken_with_the_end() {
     let mut rig = Rig::new(RunAhead::default());
-    rig.pipeline.hold();
+    rig.pipeline.defer();
     rig.push([0], 10);
     for _ in 0..10 {
         yield_now().await;
@@ -209,12 +209,12 @@ async fn what_is_held_is_written_when_somebody_waits_for_it_or_taken_with_the_en
     assert_eq!(rig.next().await, [0]);
     rig.end(Ok(())).await;
 
-    rig.pipeline.hold();
+    rig.pipeline.defer();
     rig.push([1], 10);
     assert!(rig.has_room(10), "which lets it go");
     assert_eq!(rig.next().await, [1]);
     // Held while another is under way.
-    rig.pipeline.hold();
+    rig.pipeline.defer();
     rig.push([2], 10);
     rig.end(Ok(())).await;
     assert!(rig.begun.try_recv().is_err());
@@ -231,6 +231,18 @@ async fn what_is_held_is_written_when_somebody_waits_for_it_or_taken_with_the_en
     assert_eq!(rig.next().await, [2]);
     rig.end(Ok(())).await;
     written.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_run_whose_rest_was_taken_is_refused() {
+    let rig = Rig::new(RunAhead::default());
+    rig.pipeline.defer();
+    rig.push([0], 10);
+    let rest = rig.pipeline.take_rest().await.unwrap().unwrap();
+    let mut late = Box::pin(rig.pipeline.drained());
+    assert!((&mut late).now_or_never().is_none());
+    drop(rest);
+    assert!(matches!(late.await, Err(Error::Fenced)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,13 +20,14 @@ use crate::{
 const INTERRUPTS: &str = concat!(
     "
 WITH found AS MATERIALIZED (
-  SELECT s.task_id, s.idx, s.task_path, s.channel, s.type, s.writes, s.idx = -3 OR s.type LIKE 'results%' AS is_read, ",
+  SELECT s.task_id, s.idx, s.task_path, s.channel, s.type, s.idx = -3 OR s.type LIKE 'results%' AS is_read,
+         CASE WHEN s.idx = -3 OR s.type LIKE 'results%' THEN s.writes ELSE '' END AS writes, ",
     weight!("s.type", "s.writes"),
     " AS weight
     FROM all_checkpoint_writes s
    WHERE s.tree_id = $1 AND s.checkpoint_ns = '' AND s.checkpoint_id = $3 AND s.branch_id = $2 AND s.idx IN (0, -3, -6)),
-fit AS (SELECT COALESCE(sum(128 + CASE WHEN f.is_read THEN f.weight ELSE 0 END), 0)::bigint AS weight FROM found f)
-SELECT f.weight, k.task_id, k.idx, k.task_path, k.channel, k.type, CASE WHEN k.is_read THEN k.writes ELSE '' END AS writes
+fit AS (SELECT COALESCE(sum(384 + CASE WHEN f.is_read THEN f.weight ELSE 0 END), 0)::bigint AS weight FROM found f)
+SELECT f.weight, k.task_id, k.idx, k.task_path, k.channel, k.type, k.writes
   FROM fit f LEFT JOIN found k ON f.weight <= $4::bigint
  ORDER BY k.task_path, k.task_id, k.idx"
 );
