@@ -116,7 +116,10 @@ impl Stuck {
                 }
             }
         });
-        until("the run is under way", || seen.load(Ordering::SeqCst) > 4);
+        // The checkpoint with the input is stored too: one that waits counts as ahead, and is no superstep.
+        until("the run is under way", || {
+            seen.load(Ordering::SeqCst) > 4 && stored(&place, &server) > 0
+        });
         Self {
             _lock: Lock::of(&place, &server),
             place,
