@@ -198,6 +198,7 @@ async fn resume(execution: &mut Execution, forks: bool) -> Result<(), Error> {
         // The row has none; the superstep that follows starts from those of the original.
         let updated = execution.updated.take();
         persist::checkpoint(execution, Source::Fork).await?;
+        persist::before_superstep(execution).await?;
         execution.updated = updated;
     }
     emit::values(execution);

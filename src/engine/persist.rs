@@ -78,7 +78,8 @@ pub async fn before_naming(execution: &Execution) -> Result<(), Error> {
     }
 }
 
-/// Before the tasks of a superstep run: waits for the checkpoint from which they do, if the durability says so.
+/// Before the tasks of a superstep run, or a client is told that they do not yet: waits for the checkpoint from which they
+/// do, if the durability says so.
 ///
 /// # Errors
 /// A write failed, or another writer took over.

@@ -56,6 +56,7 @@ pub async fn run_supersteps(execution: &mut Execution) -> Result<Stop, Error> {
         if stops_at(execution, Side::Before, &tasks) {
             // What finished tasks wrote shows, unless they are to run anew.
             execution.tasks = if execution.replaying { vec![] } else { tasks };
+            persist::before_superstep(execution).await?;
             return Ok(Stop::Breakpoint);
         }
         let counts = u32::from(!tasks.iter().any(PlannedTask::takes_input));
@@ -77,6 +78,7 @@ pub async fn run_supersteps(execution: &mut Execution) -> Result<Stop, Error> {
             let next = execution.plan();
             persist::before_naming(execution).await?;
             emit::checkpoint(execution, &next);
+            persist::before_superstep(execution).await?;
             return Ok(Stop::Breakpoint);
         }
         execution.resuming = None;

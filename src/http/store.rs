@@ -113,6 +113,8 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
         if at > 0 {
             text.push(b',');
         }
+        // Other requests have their turns between items.
+        tokio::task::yield_now().await;
         let item = item.decode().map_err(store::Error::from)?;
         let value = item.value.memory();
         let score = item.score.map(|score| Value::from(f64::from(score)));

@@ -21,7 +21,10 @@ use test_support::{
 
 mod borders;
 
-on_both_storages!(a_stream_that_can_be_resumed_shows_nothing_that_a_crash_takes_back,);
+on_both_storages!(
+    a_stream_that_can_be_resumed_shows_nothing_that_a_crash_takes_back,
+    a_breakpoint_is_shown_in_sync_when_its_checkpoint_is_stored,
+);
 
 /// Supersteps that may wait for a transaction.
 const QUEUE: usize = 16;
@@ -91,6 +94,31 @@ pub fn is_complete(place: &Place, server: &Server, last: usize) {
                    AND NOT EXISTS (SELECT 1 FROM checkpoints p WHERE p.checkpoint_id = c.parent_checkpoint_id \
                    AND p.depth = c.depth - 1)";
     assert_eq!(rows(place, server, orphans), [[Some("0".to_owned())]]);
+}
+
+/// Storing the checkpoint at which a run stops takes a while: the third one, behind those with the input and of the start.
+fn a_breakpoint_is_shown_in_sync_when_its_checkpoint_is_stored(place: &Place) {
+    let slow = "engine::before_commit=sleep(1500)@3";
+    let server = place.start(Setup::example("faulty_server").env("FAILPOINTS", slow));
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let run = with(supersteps(10, json!({})), "durability", "sync");
+    let run = with(run, "interrupt_before", json!(["bad"]));
+    let mut open = client.open_stream(&thread, &run);
+    let mut shown = vec![];
+    while let Some(event) = open.event() {
+        if event.name == "updates" {
+            shown.push((Instant::now(), event.data));
+        }
+    }
+    let [(before, node), (after, stop)] = &shown[..] else {
+        panic!("{shown:?}")
+    };
+    assert!(node.get("good").is_some(), "{node}");
+    assert_eq!(*stop, json!({"__interrupt__": []}));
+    let waited = *after - *before;
+    assert!(waited > Duration::from_secs(1), "{waited:?}");
+    assert_eq!(client.state(&thread)["next"], json!(["bad"]));
 }
 
 /// How far a run was ahead of what is stored.

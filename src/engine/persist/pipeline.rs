@@ -88,7 +88,7 @@ struct State {
     under_way: Option<Instant>,
     /// A task takes what waits.
     is_served: bool,
-    /// What waits stays for whoever ends the run.
+    /// What waits stays for whoever ends the run, whoever else waits for it.
     is_ending: bool,
     /// What waits stays until it is known whether the run ends with it, or somebody waits for it.
     is_deferred: bool,

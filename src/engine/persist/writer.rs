@@ -200,8 +200,7 @@ impl RunWriter {
     }
 
     /// Writes a checkpoint. Returns when the run may go on ahead of it. In `Sync` that is when it is durable, but for
-    /// a checkpoint of the root graph: for this one the run waits with [`before_superstep`](Self::before_superstep), if any
-    /// superstep follows.
+    /// a checkpoint of the root graph: the run waits for it in [`before_superstep`](Self::before_superstep).
     ///
     /// The commit's slot and branch are filled in here; its `writes` were queued before.
     ///

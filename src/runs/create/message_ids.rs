@@ -45,7 +45,7 @@ impl Service {
         Ok(())
     }
 
-    /// Whether the thread has messages with these ids; for those who may not read it, it has none.
+    /// Whether the thread has messages with these ids; for those who may not write to it, it has none.
     async fn has_messages(
         &self,
         thread: ThreadId,

@@ -30,7 +30,8 @@ struct Task<'a> {
 /// Open interrupts by the id of their task, in the order of the rows: those of tasks that have not finished. Interrupts
 /// of an error handler are those of the task that failed. They are those of
 /// [`snapshot`](crate::engine::snapshot::snapshot), and besides those of tasks that it does not plan: of nodes that the graph no
-/// longer has, and of nodes to which a client's command went.
+/// longer has, of nodes to which a client's command went, and of a state whose values no longer fit the graph. Of a task
+/// whose error handler has finished there are none, also where the graph has no handler any more.
 ///
 /// # Errors
 /// A row cannot be read.

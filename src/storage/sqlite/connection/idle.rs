@@ -88,8 +88,10 @@ impl<J> Drop for Worker<J> {
         let mut state = self.0.0.lock();
         state.threads -= 1;
         if state.threads == 0 {
-            // Whoever waits for them learns that nobody will do them.
-            state.waiting.clear();
+            // Whoever waits for them learns that nobody will do them. A job may close the queue as it goes.
+            let waiting = std::mem::take(&mut state.waiting);
+            drop(state);
+            drop(waiting);
         }
     }
 }

@@ -59,7 +59,12 @@ impl Readers {
                     .name("sqlite-reader".into())
                     .spawn(move || serve(&mut db, &jobs, &limit))
             })
-            .collect::<io::Result<Vec<_>>>()?;
+            .collect::<io::Result<Vec<_>>>();
+        if threads.is_err() {
+            // Those that were started would wait for ever.
+            queue.close();
+        }
+        let threads = threads?;
         Ok(Self {
             queue: Handle(queue),
             shares: Shares::of_each(Percent::default().of(threads.len())),
