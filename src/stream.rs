@@ -21,7 +21,7 @@ pub use hub::{Hub, Retention};
 pub use memory::Memory;
 pub use mode::Mode;
 pub use options::Options;
-pub use publisher::{Publisher, RunOwner};
+pub use publisher::{LastFrames, Publisher, RunOwner};
 pub use source::FrameSource;
 pub use subscription::{Next, Since, Subscription, cut_off, gap};
 pub use thread::{Feed, Position, SinceThread, Subject, ThreadFrame, ThreadSubscription, Watched};

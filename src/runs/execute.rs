@@ -20,7 +20,7 @@ use self::{
     reattempt::{AttemptLimit, Reattempt},
 };
 use super::{
-    ClaimedRun, Error, Run, RunHandle, Service, Status,
+    ClaimedRun, Error, Finish, Run, RunHandle, Service, Status,
     active::PendingRun,
     cancel::PERMISSION_DENIED,
     request::{self, Kwargs, identity},
@@ -142,10 +142,17 @@ impl Service {
         let Some(pending) = pending else {
             // The graph is gone, or the row is from another version: the run fails and frees its slot.
             let error = engine::Error::value("this server has no graph for the run's assistant");
-            let error = Some(error.to_value());
-            let outcome = Outcome::Error;
-            self.write_final_row(&run, slot, Status::Error, outcome, error, None)
-                .await;
+            let end = Finish {
+                slot,
+                run: run.id,
+                status: Status::Error,
+                outcome: Outcome::Error,
+                error: Some(error.to_value()),
+                delete_thread: run.temporary,
+                left: None,
+                frames: vec![],
+            };
+            self.write_final_row(end, None).await;
             return;
         };
         let publisher = pending.handle.publisher.clone();
@@ -156,7 +163,7 @@ impl Service {
         }
         self.shared.notifier.notify(run.thread);
         let mut attempts = AttemptLimit::new(self.inner.options.timeout);
-        let mut has_ended = false;
+        let mut ended = None;
         let finished = loop {
             let span = trace::run(run.id, run.thread, run.attempt, run.traceparent());
             let attempt = self.attempt(&run, slot, how, &pending.handle);
@@ -166,8 +173,8 @@ impl Service {
                 () = self.inner.hand_over.cancelled() => None,
             };
             if let Some(Ok((_, finished))) = &mut finished {
-                let ending = self.finish_with_rest(&run, slot, finished);
-                has_ended = ending.instrument(span.clone()).await;
+                let ending = self.finish_with_rest(&run, slot, finished, &publisher);
+                ended = ending.instrument(span.clone()).await;
             }
             record_end(&span, finished.as_ref());
             let next = match finished {
@@ -195,7 +202,7 @@ impl Service {
         let result = match finished {
             Some(finished) => {
                 let handle = &pending.handle;
-                self.finish(&run, slot, finished, handle, has_ended).await
+                self.finish(&run, slot, finished, handle, ended).await
             }
             None => None,
         };
@@ -315,8 +322,7 @@ impl Service {
                 idle_resumes: true,
                 unknown_names: false,
             },
-            // The log of a stream is written before the end of the run and behind its supersteps.
-            leaves_rest: !handle.publisher.is_logged(),
+            leaves_rest: true,
             max_tasks: self.inner.options.max_tasks,
             sink: handle.publisher.clone(),
             cancel: handle.cancel.clone(),

@@ -1,6 +1,6 @@
 //! Finishing a run: its final row, and its result for those who wait.
 
-use std::{sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use super::{
     Error, Finish, LeftResult, Run, RunHandle, RunResult, Service, Status, result::Values,
@@ -10,6 +10,7 @@ use crate::{
     checkpoint::Slot,
     engine::{self, Ended},
     fail_point,
+    stream::{LastFrames, Publisher},
     tree::{self, Outcome},
     value::{Map, Value},
 };
@@ -20,11 +21,14 @@ const LAST_PAUSE: Duration = Duration::from_secs(2);
 /// Attempts when the storage refuses for a reason that may stay.
 const TRIES: u32 = 8;
 
+/// Bytes of frames that go with the final row; more of them are stored before it.
+const LAST_FRAMES: u64 = 256 << 10;
+
 /// What became of a final row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FinalRow {
-    /// It is durable.
-    Written,
+    /// It is durable; where the last frames of the stream are in the log, if they are stored with it.
+    Written(Option<Vec<i64>>),
     /// What the run left cannot be stored: a row that says only that is durable.
     Replaced,
     /// Another process has ended the run or taken it over: its row is the truth.
@@ -37,29 +41,40 @@ pub(super) enum FinalRow {
 const REFUSED: (&str, &str) = ("InternalError", "the end of the run could not be stored");
 
 impl Service {
-    /// Writes the last supersteps of a run that is done in one transaction with its final row; whether
-    /// they and the row are written. Otherwise the supersteps are tried by themselves, and the run has
-    /// failed if they cannot be stored. Of a run whose thread goes with it they are not written at all.
+    /// Writes the last supersteps of a run that is done in one transaction with its final row, and with the last frames of
+    /// a stream that has a log: those, once they and the row are written. Otherwise the supersteps are tried by
+    /// themselves, and the run has failed if they cannot be stored. Of a run whose thread goes with it they are not
+    /// written at all.
     pub(super) async fn finish_with_rest(
         &self,
         run: &Run,
         slot: Slot,
         finished: &mut engine::Finished,
-    ) -> bool {
-        let Some(rest) = finished.rest.take() else {
-            return false;
-        };
+        publisher: &Publisher,
+    ) -> Option<LastFrames> {
+        let rest = finished.rest.take()?;
         if !matches!(finished.result, Ok(Ended::Done)) {
             // Its time was over at the moment when it was done.
             if rest.write().await.is_err() {
                 finished.last = None;
             }
-            return false;
+            return None;
         }
         if run.temporary {
             // No later run begins with what the last of them left.
             finished.last = None;
-            return false;
+            return None;
+        }
+        let mut frames = LastFrames::default();
+        if publisher.unlogged_bytes() <= LAST_FRAMES {
+            frames = self.take_last(publisher, None).await;
+        }
+        if publisher.is_logged() && frames.is_empty() {
+            if let Err(error) = rest.write().await {
+                finished.result = Err(error.into());
+                finished.last = None;
+            }
+            return None;
         }
         let commits = rest.commits();
         for _ in &commits {
@@ -74,22 +89,25 @@ impl Service {
             error: None,
             delete_thread: false,
             left: None,
+            frames: frames.chunks().to_vec(),
         };
         match self.shared.parts.runs.finish_with(commits, row).await {
-            Ok(()) => {
+            Ok(positions) => {
                 fail_point!("engine::after_commit");
-                return true;
+                frames.stored_at(positions);
+                return Some(frames);
             }
             Err(error) => tracing::debug!(run = %run.id, %error, "a run is ended in two steps"),
         }
+        publisher.go_on();
         if let Err(error) = rest.write().await {
             finished.result = Err(error.into());
             finished.last = None;
         }
-        false
+        None
     }
 
-    /// Writes the final row unless it `has_ended`, publishes a failure to the stream, and returns the
+    /// Writes the final row unless it is written, with these frames, publishes a failure to the stream, and returns the
     /// result. `None` when another process has ended the run or takes it over. Of an end that the storage
     /// refuses, row and result say just that.
     pub(super) async fn finish(
@@ -98,7 +116,7 @@ impl Service {
         slot: Slot,
         finished: Result<(Arc<Registered>, engine::Finished), Error>,
         handle: &RunHandle,
-        has_ended: bool,
+        ended: Option<LastFrames>,
     ) -> Option<RunResult> {
         let (mut status, mut outcome, mut error, mut at) =
             (Status::Success, Outcome::Idle, None, slot);
@@ -149,11 +167,7 @@ impl Service {
         }
         let shown = error.as_ref().map(|failure| failure_of(run, failure));
         let stored = shown.clone().or(reason);
-        // What a reader is shown of a run that has a log is in the log before the run has ended, all but its failure.
         let is_logged = handle.publisher.is_logged();
-        if is_logged {
-            self.flush_log(handle).await;
-        }
         let result = RunResult {
             status,
             values,
@@ -167,21 +181,25 @@ impl Service {
             body: result.to_value(),
             is_foreign: handle.is_foreign,
         });
-        // The engine may believe that it was fenced when a write only failed: the row decides.
-        let mut row = if has_ended {
-            FinalRow::Written
-        } else {
-            self.write_final_row(run, at, status, outcome, stored.clone(), left.clone())
-                .await
+        let (row, frames) = match ended {
+            Some(frames) => (FinalRow::Written(None), frames),
+            None => {
+                let row = Finish {
+                    slot: at,
+                    run: run.id,
+                    status,
+                    outcome,
+                    error: stored,
+                    delete_thread: run.temporary,
+                    left,
+                    frames: vec![],
+                };
+                self.write_end(row, slot, &handle.publisher, result.failure())
+                    .await
+            }
         };
-        if matches!(row, FinalRow::Fenced) && at.branch != slot.branch {
-            // The branch that its first write was to make is not there.
-            row = self
-                .write_final_row(run, slot, status, outcome, stored, left)
-                .await;
-        }
         match row {
-            FinalRow::Written => {
+            FinalRow::Written(_) => {
                 #[cfg(feature = "server")]
                 self.wake_deliveries(run);
                 self.inner.metrics.count_end(status.as_str());
@@ -200,7 +218,7 @@ impl Service {
                 let (class, message) = REFUSED;
                 self.inner.metrics.count_end(Status::Error.as_str());
                 let result = RunResult::failed(class, message);
-                self.show_end(handle, &result).await;
+                self.show_end(handle, &result, frames).await;
                 return Some(result);
             }
         }
@@ -208,59 +226,103 @@ impl Service {
             let request_id = run.request_id();
             tracing::warn!(run = %run.id, thread = %run.thread, request_id, error = %failure, "run failed");
         }
-        self.show_end(handle, &result).await;
+        self.show_end(handle, &result, frames).await;
         Some(result)
     }
 
+    /// Writes the final row with the last frames of a stream that has a log: those, once they are stored with it. Where the
+    /// first write of the run was to make a branch that is not there, the row is written at `slot`.
+    async fn write_end(
+        &self,
+        mut row: Finish,
+        slot: Slot,
+        publisher: &Publisher,
+        failure: Option<(&str, &str)>,
+    ) -> (FinalRow, LastFrames) {
+        // What a log has of a run whose thread goes with it has no end, and stays.
+        if row.delete_thread || publisher.unlogged_bytes() > LAST_FRAMES {
+            self.flush_log(publisher).await;
+        }
+        let mut frames = LastFrames::default();
+        if !row.delete_thread {
+            frames = self.take_last(publisher, failure).await;
+        }
+        row.frames = frames.chunks().to_vec();
+        let branch = row.slot.branch;
+        // The engine may believe that it was fenced when a write only failed: the row decides.
+        let mut written = self.write_final_row(row.clone(), Some(publisher)).await;
+        if matches!(written, FinalRow::Fenced) && branch != slot.branch {
+            row.slot = slot;
+            written = self.write_final_row(row, Some(publisher)).await;
+        }
+        if let FinalRow::Written(Some(positions)) = &mut written {
+            frames.stored_at(mem::take(positions));
+        } else {
+            publisher.go_on();
+            frames = LastFrames::default();
+        }
+        (written, frames)
+    }
+
     /// Shows the end of a run that this process executed, once its final row is durable.
-    async fn show_end(&self, handle: &RunHandle, result: &RunResult) {
+    async fn show_end(&self, handle: &RunHandle, result: &RunResult, frames: LastFrames) {
         let failure = result.failure();
-        if handle.publisher.log_end(failure) {
-            self.flush_log(handle).await;
+        if !frames.is_empty() {
+            handle.publisher.ended(frames).await;
+        } else if handle.publisher.log_end(failure) {
+            self.flush_log(&handle.publisher).await;
         } else if let Some((class, message)) = failure {
             handle.publisher.error(class, message);
         }
     }
 
     /// Waits until the frames of a run are in its log, as long as this process works.
-    pub(super) async fn flush_log(&self, handle: &RunHandle) {
-        let flushed = handle.publisher.flushed();
+    pub(super) async fn flush_log(&self, publisher: &Publisher) {
+        let flushed = publisher.flushed();
         let _ = self.inner.hand_over.run_until_cancelled(flushed).await;
     }
 
-    /// Writes the final row. While the storage fails this retries: the run occupies its slot until
-    /// its row is final. What the storage refuses for a reason that stays is replaced by a row that
-    /// has nothing of the run's own, so that the run is not executed again and again.
+    /// The frames that are stored with the final row, as soon as those before them are in the log and as long as this
+    /// process works.
+    async fn take_last(&self, publisher: &Publisher, failure: Option<(&str, &str)>) -> LastFrames {
+        let taken = publisher.take_last(failure);
+        let taken = self.inner.hand_over.run_until_cancelled(taken).await;
+        taken.unwrap_or_default()
+    }
+
+    /// Writes the final row with the frames that it has. While the storage fails this retries: the run occupies its slot
+    /// until its row is final. What the storage refuses for a reason that stays is written without the frames, which the
+    /// `publisher` stores first, and then replaced by a row that has nothing of the run's own, so that the run is not
+    /// executed again and again.
     pub(super) async fn write_final_row(
         &self,
-        run: &Run,
-        slot: Slot,
-        status: Status,
-        outcome: Outcome,
-        error: Option<Value>,
-        left: Option<LeftResult>,
+        mut finish: Finish,
+        publisher: Option<&Publisher>,
     ) -> FinalRow {
         use crate::checkpoint::Error::Fenced;
         fail_point!("runs::before_finish");
-        let mut finish = Finish {
-            slot,
-            run: run.id,
-            status,
-            outcome,
-            error,
-            delete_thread: run.temporary,
-            left,
-        };
+        let mut has_frames = publisher.is_some();
         let (mut wait, mut refusals, mut is_replaced) = (FIRST_PAUSE, 0, false);
         loop {
             let error = match self.shared.parts.runs.finish(finish.clone()).await {
-                Ok(()) if is_replaced => return FinalRow::Replaced,
-                Ok(()) => return FinalRow::Written,
+                Ok(_) if is_replaced => return FinalRow::Replaced,
+                Ok(positions) => return FinalRow::Written(has_frames.then_some(positions)),
                 Err(Fenced) => return FinalRow::Fenced,
                 Err(error) => error,
             };
-            tracing::error!(run = %run.id, %error, "the end of a run could not be stored");
-            refusals += u32::from(!error.may_pass());
+            tracing::error!(run = %finish.run, %error, "the end of a run could not be stored");
+            if !error.may_pass() {
+                refusals += 1;
+                let frames = mem::take(&mut finish.frames);
+                if let Some(publisher) = publisher
+                    && mem::take(&mut has_frames)
+                    && !frames.is_empty()
+                {
+                    // Nobody appends them once the run has ended.
+                    publisher.go_on();
+                    self.flush_log(publisher).await;
+                }
+            }
             if refusals == TRIES && !is_replaced {
                 let (class, message) = REFUSED;
                 finish.status = Status::Error;

@@ -18,6 +18,7 @@ use super::{request::codec::Columns, shared::hints::Linker};
 use crate::{
     checkpoint::{Commit, Error, Slot},
     id::{AssistantId, BranchId, CheckpointId, CronId, RunId, ThreadId, TreeId, WorkerId},
+    stream::log::NewChunk,
     time::Timestamp,
     tree::{
         NewThread, Outcome,
@@ -276,6 +277,15 @@ pub struct Finish {
     pub delete_thread: bool,
     /// What is left for those who wait at other processes when the thread is deleted.
     pub left: Option<LeftResult>,
+    /// The last frames of its stream, for its log; none of a run whose thread is deleted.
+    pub frames: Vec<NewChunk>,
+}
+
+impl Finish {
+    /// The bytes of its frames.
+    pub fn frame_bytes(&self) -> usize {
+        self.frames.iter().map(|chunk| chunk.frames.len()).sum()
+    }
 }
 
 /// The result of a run that goes with its thread. It is stored for ten minutes if somebody waits for it
@@ -343,14 +353,15 @@ pub trait Store: Send + Sync + 'static {
     /// branch's epoch.
     async fn claim(&self, claim: QueueClaim) -> Result<ClaimedRuns, Error>;
 
-    /// Ends a run. `Fenced` when the epoch moved: another process has ended the row.
-    async fn finish(&self, finish: Finish) -> Result<(), Error> {
+    /// Ends a run; the positions of its last frames in the log of the thread. `Fenced` when the epoch moved: another
+    /// process has ended the row.
+    async fn finish(&self, finish: Finish) -> Result<Vec<i64>, Error> {
         self.finish_with(vec![], finish).await
     }
 
     /// Writes the last supersteps of a run and ends it, in one transaction; what an earlier call has
     /// written stays. `Fenced` also when a superstep was refused: then the run has not ended.
-    async fn finish_with(&self, commits: Vec<Commit>, finish: Finish) -> Result<(), Error>;
+    async fn finish_with(&self, commits: Vec<Commit>, finish: Finish) -> Result<Vec<i64>, Error>;
 
     /// Has the result of an open temporary run outlive it, for one who waits at this process while
     /// another one executes it; false when there is no such run, or no other process.

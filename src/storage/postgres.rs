@@ -87,7 +87,7 @@ run_operations!(run for Store {
         runs::create_run(self, new).await
     }
 
-    async fn finish_with(&self, commits: Vec<Commit>, finish: Finish) -> Result<(), Error> {
+    async fn finish_with(&self, commits: Vec<Commit>, finish: Finish) -> Result<Vec<i64>, Error> {
         if !finish.delete_thread {
             return self.commits.finish(commits, finish).await;
         }
@@ -95,7 +95,8 @@ run_operations!(run for Store {
         connection::retry(&self.pools.critical, |mut db| async move {
             runs::finish(&mut db, commits, finish).await
         })
-        .await
+        .await?;
+        Ok(vec![])
     }
 
     async fn create_runs(&self, new: Vec<NewRun>) -> Result<CreatedBatch, Error> {

@@ -74,7 +74,7 @@ run_operations!(run for Store {
             .await
     }
 
-    async fn finish_with(&self, commits: Vec<Commit>, finish: Finish) -> Result<(), Error> {
+    async fn finish_with(&self, commits: Vec<Commit>, finish: Finish) -> Result<Vec<i64>, Error> {
         self.writer
             .submit(move |db| runs::finish(db, &commits, &finish))
             .await

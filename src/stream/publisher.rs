@@ -1,5 +1,6 @@
 //! The stream of one run: encodes its events into frames and retains those for its readers.
 
+mod ending;
 mod fed;
 mod logged;
 mod usage;
@@ -32,7 +33,7 @@ use crate::{
 };
 
 use self::logged::Logging;
-pub use self::logged::RunOwner;
+pub use self::{ending::LastFrames, logged::RunOwner};
 
 /// Bytes that may be in memory without need before the next attempt to drop old frames.
 const SLACK: usize = 256 << 10;
@@ -80,16 +81,17 @@ impl State {
         counted.follow(size);
         Some(counted.memory().clone())
     }
+}
 
-    fn push_failure(&mut self, class: &str, message: &str) {
-        self.buffer.push(Modes::ALWAYS, "error", "", |out| {
-            out.extend_from_slice(b"{\"error\":");
-            text(out, class);
-            out.extend_from_slice(b",\"message\":");
-            text(out, message);
-            out.push(b'}');
-        });
-    }
+/// Appends the `error` event: class and message of a failure.
+fn push_failure(buffer: &mut Buffer, class: &str, message: &str) {
+    buffer.push(Modes::ALWAYS, "error", "", |out| {
+        out.extend_from_slice(b"{\"error\":");
+        text(out, class);
+        out.extend_from_slice(b",\"message\":");
+        text(out, message);
+        out.push(b'}');
+    });
 }
 
 /// What a reader finds in the stream.
@@ -225,7 +227,7 @@ impl Publisher {
     /// has one, is complete: what the failure was is stored with the end of the run.
     pub fn error(&self, class: &str, message: &str) {
         self.change(|state| {
-            state.push_failure(class, message);
+            push_failure(&mut state.buffer, class, message);
             state.show_unlogged();
         });
     }
@@ -335,7 +337,7 @@ impl Publisher {
             return;
         }
         let mut state = self.state.lock();
-        if !state.writes() {
+        if !state.writes() || state.is_ending() {
             return;
         }
         let from = state.buffer.next();

@@ -342,6 +342,7 @@ async fn the_end_of_a_run_that_is_sent_twice_at_once_is_one() {
         error: None,
         delete_thread: false,
         left: None,
+        frames: vec![],
     };
     let ending: Vec<_> = [store, other]
         .into_iter()

@@ -196,6 +196,7 @@ macro_rules! backend {
                 a_chunk_is_written_once_and_by_whoever_executes_the_run
                 pruning_takes_the_logs_of_ended_runs_without_checkpoints
                 a_run_writes_on_when_it_opens_a_branch
+                the_last_frames_come_with_the_end_of_their_run_or_not_at_all
                 runs_of_a_thread_share_positions_without_a_gap
                 a_takeover_supersedes_what_no_checkpoint_stands_for
                 the_log_of_a_run_goes_with_it

@@ -270,6 +270,7 @@ async fn the_result_of_a_stateless_run_outlives_it_for_those_who_wait_elsewhere(
                 body: body.clone(),
                 is_foreign,
             }),
+            frames: vec![],
         };
         store.finish(end).await.unwrap();
         assert!(!store.await_end(run.id).await.unwrap(), "it has ended");

@@ -182,6 +182,8 @@ struct Bounds {
     exit: (f64, f64),
     /// Of a run whose thread comes and goes with it.
     stateless: (f64, f64),
+    /// Of a run whose events are stored.
+    resumable: (f64, f64),
 }
 
 /// Measures one kind of run.
@@ -242,6 +244,22 @@ fn runs_cost_little(setup: Setup, meter: &dyn Meter, bounds: &Bounds) {
         let state = client.post("/runs/wait", &chain).json();
         assert_eq!(state["count"], 10, "{state}");
     });
+
+    // Its last events are stored with its last supersteps and its end, those before about every 10 ms.
+    let resumable = with(
+        with(chain, "stream_resumable", true),
+        "stream_mode",
+        "updates",
+    );
+    costs_at_most(
+        meter,
+        "a run whose events are stored",
+        bounds.resumable,
+        || {
+            let events = client.stream(&thread, &resumable);
+            assert_eq!(events.len(), 1 + 10, "{events:?}");
+        },
+    );
 }
 
 /// The state of a thread whose last run ended here is one statement: the level of the client on it, its row,
@@ -375,6 +393,7 @@ fn a_run_takes_few_statements_and_fewer_commits() {
         sync: (45.0, 17.0),
         exit: (15.0, 3.0),
         stateless: (25.0, 4.0),
+        resumable: (30.0, 8.0),
     };
     runs_cost_little(setup, &OfPostgres { database, proxy }, &bounds);
 }
@@ -391,6 +410,7 @@ fn a_run_on_sqlite_takes_few_commits() {
         sync: (120.0, 13.0),
         exit: (50.0, 2.0),
         stateless: (110.0, 2.0),
+        resumable: (150.0, 6.0),
     };
     runs_cost_little(setup, &OfSqlite(file), &bounds);
 }

@@ -1,6 +1,8 @@
 //! Streams that can be resumed are stored: they are read after a restart, at other processes, and
 //! after their process died.
 
+mod final_row;
+
 use std::collections::BTreeSet;
 use std::sync::RwLock;
 

@@ -172,7 +172,7 @@ impl Service {
             let publisher = &pending.handle.publisher;
             // Another attempt shows its end by itself.
             if publisher.attempt() == row.attempt && publisher.log_end(result.failure()) {
-                service.flush_log(&pending.handle).await;
+                service.flush_log(publisher).await;
                 service.publish_result(pending, result);
             } else {
                 service.publish_left(pending, result);

@@ -80,26 +80,41 @@ const SUPERSEDE: &str = "UPDATE run_events SET superseded = 1 WHERE run_id = ?1 
      AND (?2 IS NULL OR checkpoint_id >= ?2 OR ?1 IS NOT (SELECT c.run_id FROM checkpoints c \
           WHERE c.tree_id = ?3 AND c.checkpoint_ns = '' AND c.checkpoint_id = ?2))";
 
+/// The position of each chunk; `None` where the run is not its writer's any more.
 pub(super) fn append_chunks(db: &Connection, chunks: &[NewChunk]) -> Result<Vec<Option<i64>>> {
     let now = Timestamp::now();
     let mut positions = Vec::with_capacity(chunks.len());
     for chunk in chunks {
-        positions.push(append(db, chunk, now)?);
+        let is_owned = match chunk.epoch {
+            Some(epoch) => db
+                .prepare_cached(OWNED)?
+                .exists(params![chunk.run, epoch])?,
+            None => true,
+        };
+        positions.push(if is_owned {
+            Some(append(db, chunk, now)?)
+        } else {
+            None
+        });
     }
     Ok(positions)
 }
 
-/// The position of a chunk; `None` when the run is not its writer's any more.
-fn append(db: &Connection, chunk: &NewChunk, now: Timestamp) -> Result<Option<i64>> {
+/// Appends chunks of a run that this transaction has ended; their positions.
+pub(super) fn append_last(
+    db: &Connection,
+    chunks: &[NewChunk],
+    now: Timestamp,
+) -> Result<Vec<i64>> {
+    chunks.iter().map(|chunk| append(db, chunk, now)).collect()
+}
+
+/// The position of a chunk.
+fn append(db: &Connection, chunk: &NewChunk, now: Timestamp) -> Result<i64> {
     let run = chunk.run;
-    if let Some(epoch) = chunk.epoch
-        && !db.prepare_cached(OWNED)?.exists(params![run, epoch])?
-    {
-        return Ok(None);
-    }
     let written = one(db, WRITTEN, params![run, chunk.first], |row| row.get(0))?;
-    if written.is_some() {
-        return Ok(written);
+    if let Some(position) = written {
+        return Ok(position);
     }
     let count = chunk.last - chunk.first + 1;
     let (thread, tree) = (chunk.thread, chunk.tree);
@@ -121,7 +136,7 @@ fn append(db: &Connection, chunk: &NewChunk, now: Timestamp) -> Result<Option<i6
         chunk.principal.as_deref(),
         chunk.bytes(),
     ])?;
-    Ok(Some(position))
+    Ok(position)
 }
 
 pub(super) fn chunks_of_run(db: &Connection, run: RunId, after: i64) -> Result<Vec<LogChunk>> {

@@ -133,14 +133,22 @@ impl LogWriter {
         for (Pending { publisher, chunk }, position) in batch.into_iter().zip(positions) {
             match position {
                 None => publisher.fence(),
-                Some(position) => {
-                    (self.written)(chunk.thread);
-                    self.shares.count(&self.log, &chunk);
-                    if let Some(before) = publisher.logged(&chunk, Some(position)) {
-                        self.trim(&chunk, before).await;
-                    }
-                }
+                Some(position) => self.show(&publisher, &chunk, position).await,
             }
+        }
+    }
+
+    /// Shows a chunk that is stored, and removes what the run or its principal has too much of.
+    pub(in crate::stream) async fn show(
+        &self,
+        publisher: &Publisher,
+        chunk: &NewChunk,
+        position: i64,
+    ) {
+        (self.written)(chunk.thread);
+        self.shares.count(&self.log, chunk);
+        if let Some(before) = publisher.logged(chunk, Some(position)) {
+            self.trim(chunk, before).await;
         }
     }
 

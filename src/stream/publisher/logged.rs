@@ -2,11 +2,11 @@
 
 use std::{collections::VecDeque, pin::pin, sync::Arc};
 
-use super::{Publisher, State};
+use super::{Publisher, State, push_failure};
 use crate::{
     id::TreeId,
     stream::{
-        buffer::Buffer,
+        buffer::{Buffer, Sealed},
         frame::plain,
         log::{LogWriter, NewChunk},
         mode::Modes,
@@ -29,17 +29,19 @@ pub struct RunOwner {
 
 /// What is known of the log of a run.
 pub(super) struct Logging {
-    writer: Arc<LogWriter>,
+    pub(super) writer: Arc<LogWriter>,
     /// `None` while this process does not execute the run.
-    owner: Option<RunOwner>,
+    pub(super) owner: Option<RunOwner>,
     /// It waits for the writer.
     is_queued: bool,
     /// Another process executes the run.
     pub is_fenced: bool,
     /// The end of the run was appended.
     pub is_ended: bool,
+    /// The last frames are on their way with the final row: nothing may follow them.
+    pub is_ending: bool,
     /// Number of the next frame for the writer.
-    next: u64,
+    pub(super) next: u64,
     /// Number of the next frame to be shown.
     pub visible: u64,
     /// What is stored, oldest first: the last frame of each part, and its bytes.
@@ -103,6 +105,7 @@ impl Publisher {
             is_queued: false,
             is_fenced: false,
             is_ended: false,
+            is_ending: false,
             next,
             visible: next,
             parts: VecDeque::new(),
@@ -165,21 +168,29 @@ impl Publisher {
         };
         let sealed = state.buffer.seal_from(logging.next);
         logging.next = state.buffer.next();
-        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let chunks = sealed.into_iter().map(|sealed| NewChunk {
+            // The end follows the final row, which nobody but its writer writes.
+            epoch: (!logging.is_ended).then_some(owner.epoch),
+            ..self.chunk(owner, sealed)
+        });
+        chunks.collect()
+    }
+
+    /// A chunk that belongs to the row of the run and is stored whoever executes that.
+    pub(super) fn chunk(&self, owner: RunOwner, sealed: Sealed) -> NewChunk {
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        NewChunk {
             tree: owner.tree,
             thread: self.thread,
             run: self.run,
-            // The end follows the final row, which nobody but its writer writes.
-            epoch: (!logging.is_ended).then_some(owner.epoch),
+            epoch: None,
             first: number(sealed.first),
             last: number(sealed.last),
             checkpoint: sealed.checkpoint,
             frames: sealed.frames,
             temporary: self.is_temporary,
             principal: self.principal.clone(),
-        });
-        chunks.collect()
+        }
     }
 
     /// Shows frames that are stored, at a position in the log of the thread. Returns the frame before
@@ -214,6 +225,7 @@ impl Publisher {
     pub fn fence(&self) {
         if let Some(logging) = &mut self.state.lock().logging {
             logging.is_fenced = true;
+            logging.is_ending = false;
         }
         self.notify.notify_waiters();
     }
@@ -237,13 +249,14 @@ impl Publisher {
     }
 
     /// Appends how a run ended that this process executed, after its final row: class and message of its failure, if
-    /// it failed, and the end, for those who watch the thread. False if it has no log, or nobody will read it there.
+    /// it failed, and the end, for those who watch the thread. False if it has no log, nobody will read it there, or
+    /// the end is there.
     pub fn log_end(&self, failure: Option<(&str, &str)>) -> bool {
         let is_permanent = !self.is_temporary;
         {
             let mut state = self.state.lock();
             match &mut state.logging {
-                Some(logging) if is_permanent && logging.owner.is_some() => {
+                Some(logging) if is_permanent && logging.owner.is_some() && !logging.is_ended => {
                     logging.is_ended = true;
                     // Somebody ended the run here, and nobody else executes it.
                     if std::mem::take(&mut logging.is_fenced) {
@@ -253,18 +266,21 @@ impl Publisher {
                 _ => return false,
             }
         }
-        self.change(|state| {
-            state.buffer.reach(None);
-            if let Some((class, message)) = failure {
-                state.push_failure(class, message);
-            }
-            state.buffer.push(Modes::END, "metadata", "", |out| {
-                out.extend_from_slice(b"{\"status\":\"run_done\",\"run_id\":");
-                plain(out, self.run);
-                out.push(b'}');
-            });
-        });
+        self.change(|state| self.push_end(&mut state.buffer, failure));
         true
+    }
+
+    /// Appends how a run ended, in a chunk of its own.
+    pub(super) fn push_end(&self, buffer: &mut Buffer, failure: Option<(&str, &str)>) {
+        buffer.reach(None);
+        if let Some((class, message)) = failure {
+            push_failure(buffer, class, message);
+        }
+        buffer.push(Modes::END, "metadata", "", |out| {
+            out.extend_from_slice(b"{\"status\":\"run_done\",\"run_id\":");
+            plain(out, self.run);
+            out.push(b'}');
+        });
     }
 }
 

@@ -195,6 +195,7 @@ pub fn finish(run: RunId, slot: Slot) -> Finish {
         error: None,
         delete_thread: false,
         left: None,
+        frames: vec![],
     }
 }
 

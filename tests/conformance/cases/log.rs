@@ -9,7 +9,10 @@ use backstitch::{
 };
 
 use super::backend::*;
-use backstitch::checkpoint::Slot;
+use backstitch::{
+    checkpoint::{Error, Slot},
+    runs::Finish,
+};
 
 /// A chunk of a run that is executed in this slot.
 fn chunk(run: &Run, slot: &Slot, first: i64, last: i64) -> NewChunk {
@@ -84,6 +87,57 @@ pub async fn chunks_come_back_by_run_and_by_thread(b: &Backend) {
     assert_eq!(b.of_run(unknown(), 0).await, []);
     b.log.trim_run(run.id, 4).await.unwrap();
     assert_eq!(b.of_run(run.id, 0).await, [(4, 4), (5, 9)]);
+}
+
+pub async fn the_last_frames_come_with_the_end_of_their_run_or_not_at_all(b: &Backend) {
+    let mut running = Vec::new();
+    for number in 0..8 {
+        let thread = b.thread().await;
+        let (run, slot) = b.start(new_run(thread)).await;
+        let before = b.append(vec![chunk(&run, &slot, 1, 3)]).await;
+        if number == 3 {
+            assert_eq!(b.cancel(thread, None).await, [run.id]);
+        }
+        let mut frames = vec![chunk(&run, &slot, 4, 8), chunk(&run, &slot, 9, 9)];
+        // Some have no log.
+        frames.truncate(if number == 5 { 0 } else { 2 });
+        let end = Finish {
+            frames,
+            ..finish(run.id, slot)
+        };
+        running.push((run, end, before[0].unwrap()));
+    }
+    let ends = running.iter().map(|(_, end, _)| b.runs.finish(end.clone()));
+    let ended = futures::future::join_all(ends).await;
+    for (number, ((run, end, before), ended)) in running.iter().zip(ended).enumerate() {
+        if number == 3 {
+            assert!(matches!(ended, Err(Error::Fenced)), "{ended:?}");
+            assert_eq!(b.of_run(run.id, 0).await, [(1, 3)]);
+            continue;
+        }
+        let positions = ended.unwrap();
+        if number == 5 {
+            assert_eq!(positions, [] as [i64; 0]);
+            assert_eq!(b.of_run(run.id, 0).await, [(1, 3)]);
+            continue;
+        }
+        assert_eq!(positions, [before + 3, before + 8]);
+        let stored = b.of_thread(run.thread, 0).await;
+        assert_eq!(numbers(&stored), [(1, 3), (4, 8), (9, 9)]);
+        let of_stored: Vec<_> = stored.iter().map(|chunk| chunk.position).collect();
+        assert_eq!(of_stored, [*before, before + 3, before + 8]);
+        for (chunk, sent) in stored[1..].iter().zip(&end.frames) {
+            assert_eq!(*chunk.frames, *sent.frames);
+        }
+        assert_eq!(b.log.thread_position(run.thread).await.unwrap(), before + 8);
+        // A reply that is lost is asked for again. Where none can be lost, the run has ended already.
+        match b.runs.finish(end.clone()).await {
+            Ok(again) => assert_eq!(again, positions),
+            Err(error) => assert!(matches!(error, Error::Fenced), "{error}"),
+        }
+        assert_eq!(b.of_run(run.id, 0).await.len(), 3);
+    }
+    b.tables.check(false).await;
 }
 
 pub async fn what_is_read_at_once_is_bounded(b: &Backend) {

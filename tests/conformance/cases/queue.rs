@@ -369,7 +369,7 @@ pub async fn a_run_is_taken_over_by_one_of_those_who_try(b: &Backend) {
     let mut ended = vec![];
     for claimed in found.into_iter().flatten() {
         match b.runs.finish(finish(claimed.run.id, claimed.slot)).await {
-            Ok(()) => ended.push(claimed.run.id),
+            Ok(_) => ended.push(claimed.run.id),
             Err(error) => assert!(matches!(error, Error::Fenced), "{error:?}"),
         }
     }

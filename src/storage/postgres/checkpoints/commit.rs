@@ -254,11 +254,11 @@ pub(crate) struct Group {
 /// it.
 pub(crate) type End = (Finish, Option<CheckpointId>);
 
-/// What became of a group: the depth of each checkpoint, and whether each run has ended; nothing where
-/// the fence refused it.
+/// What became of a group: the depth of each checkpoint, and of each run that has ended where its last frames are in the
+/// log; nothing where the fence refused it.
 pub(crate) struct Written {
     pub(crate) depths: Vec<Option<i32>>,
-    pub(crate) ends: Vec<bool>,
+    pub(crate) ends: Vec<Option<Vec<i64>>>,
 }
 
 /// Writes a group in one transaction and one round trip.
@@ -282,7 +282,9 @@ pub(crate) async fn together_once(pool: &Pool, group: &Group) -> Result<Written,
 }
 
 async fn attempt(client: &mut Object, group: &Group) -> Result<Written, Failure> {
-    client.carries(group.commits.iter().map(Commit::bytes).sum());
+    let frames = group.ends.iter().map(|(finish, _)| finish.frame_bytes());
+    let bytes = group.commits.iter().map(Commit::bytes).chain(frames);
+    client.carries(bytes.sum());
     let mut written = match (&*group.commits, &*group.ends) {
         ([commit], []) if commit.open.is_some() => Written {
             depths: vec![open_and_send(client, commit).await?],
@@ -311,9 +313,9 @@ async fn attempt(client: &mut Object, group: &Group) -> Result<Written, Failure>
             from += one.len();
         }
     }
-    for ((finish, _), has_ended) in group.ends.iter().zip(&mut written.ends) {
-        if !*has_ended {
-            *has_ended = end::was_written(client, finish).await?;
+    for ((finish, _), positions) in group.ends.iter().zip(&mut written.ends) {
+        if positions.is_none() {
+            *positions = end::was_written(client, finish).await?;
         }
     }
     Ok(written)
@@ -327,7 +329,7 @@ async fn send_together(client: &Object, group: &Group) -> Result<Written, Failur
     let members = batch::members(commits);
     let ahead: HashSet<usize> = members.iter().flatten().copied().collect();
     let many = prepare(client, batch::MANY).await?;
-    let finish = prepare(client, end::FINISH).await?;
+    let finish = prepare(client, end::text(ends.iter().map(|end| &end.0))).await?;
     let mut rest = Vec::with_capacity(commits.len() - ahead.len());
     for (at, commit) in commits.iter().enumerate() {
         if !ahead.contains(&at) {
@@ -347,13 +349,13 @@ async fn send_together(client: &Object, group: &Group) -> Result<Written, Failur
     }
     let (shared, apart) = end::divide(ends);
     let bound = |at: &usize| (&ends[*at].0, ends[*at].1);
-    let mut have_ended = vec![false; ends.len()];
+    let mut positions = vec![None; ends.len()];
     let together = end::send(client, &finish, shared.iter().map(bound));
     if commits.is_empty() && apart.is_empty() {
         for ended in together.await? {
-            have_ended[shared[ended.at]] = true;
+            positions[shared[ended.at]] = Some(ended.positions);
         }
-        let ends = have_ended;
+        let ends = positions;
         return Ok(Written { depths, ends });
     }
     let sends = rest
@@ -380,13 +382,13 @@ async fn send_together(client: &Object, group: &Group) -> Result<Written, Failur
         depths[*at] = depth?;
     }
     for ended in together? {
-        have_ended[shared[ended.at]] = true;
+        positions[shared[ended.at]] = Some(ended.positions);
     }
     for (at, ended) in apart.iter().zip(finishes) {
-        have_ended[*at] = !ended?.is_empty();
+        positions[*at] = ended?.pop().map(|ended| ended.positions);
     }
     end?;
-    let ends = have_ended;
+    let ends = positions;
     Ok(Written { depths, ends })
 }
 

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::super::{
     checkpoints::commit_all,
     columns::id_if,
-    events,
+    events, log,
     threads::{delete, slots},
 };
 use crate::{
@@ -17,7 +17,11 @@ use crate::{
 };
 
 /// See [`runs::Store::finish_with`](crate::runs::Store::finish_with).
-pub(in super::super) fn finish(db: &Connection, commits: &[Commit], finish: &Finish) -> Result<()> {
+pub(in super::super) fn finish(
+    db: &Connection,
+    commits: &[Commit],
+    finish: &Finish,
+) -> Result<Vec<i64>> {
     for result in commit_all(db, commits)? {
         result?;
     }
@@ -43,7 +47,8 @@ pub(in super::super) fn finish(db: &Connection, commits: &[Commit], finish: &Fin
         .optional()?
         .ok_or(Error::Fenced)?;
     if finish.delete_thread {
-        return delete::thread(db, slot.tree, slot.thread, false);
+        delete::thread(db, slot.tree, slot.thread, false)?;
+        return Ok(vec![]);
     }
     let ended = EndedRun {
         id: finish.run,
@@ -52,7 +57,8 @@ pub(in super::super) fn finish(db: &Connection, commits: &[Commit], finish: &Fin
         head: slot.head,
         status: finish.status,
     };
-    log_end(db, slot.tree, slot.thread, &ended, now)
+    log_end(db, slot.tree, slot.thread, &ended, now)?;
+    log::append_last(db, &finish.frames, now)
 }
 
 /// Appends the events of a run's end, and marks the last message that the run left as final.

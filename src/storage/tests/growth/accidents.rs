@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::{
     acts::thread_of,
     requests::Tree,
-    rooms::{Rooms, ann},
+    rooms::{Rooms, ann, chunk},
 };
 use crate::{
-    checkpoint::{At, CheckpointRow, Commit, List, NewBranch, Query, Saver, Slot},
+    checkpoint::{At, CheckpointRow, Commit, Error, List, NewBranch, Query, Saver, Slot},
     id::{AssistantId, BranchId, CheckpointId, RunId, ThreadId, TreeId, WorkerId},
     runs::{
         self, Created, Finish, LeftResult, NewRun, OpenPage, QueueClaim, Recover, RequestSlots,
@@ -77,6 +77,7 @@ pub(super) async fn happen<S: Rooms>(store: &S, tree: &Tree) {
     loads(store, of, thread_of(&tree.short[0])).await;
     temporary(store).await;
     replies_are_lost(store, of, thread).await;
+    a_stream_ends_with_its_run(store, thread).await;
     a_new_branch_goes(store, of, thread).await;
     processes_die(store, thread).await;
     another_branch_is_active(store, of, thread).await;
@@ -214,6 +215,7 @@ async fn temporary<S: Rooms>(store: &S) {
         error: None,
         delete_thread: true,
         left: Some(left),
+        frames: vec![],
     };
     store.finish(finish).await.unwrap();
 }
@@ -263,6 +265,32 @@ async fn replies_are_lost<S: Rooms>(store: &S, tree: TreeId, thread: ThreadId) {
     assert!(matches!(refused, Created::Changed), "{refused:?}");
     end(store, tree, thread, &[run.id]).await;
     store.retire(worker).await.unwrap();
+}
+
+/// The last frames come with the final row, of which the reply is lost.
+async fn a_stream_ends_with_its_run<S: Rooms>(store: &S, thread: ThreadId) {
+    let new = NewRun {
+        claim: Some(WorkerId::mint()),
+        ..waiting(thread)
+    };
+    let (run, slot) = start(store, new).await;
+    let finish = Finish {
+        slot,
+        run: run.id,
+        status: Status::Success,
+        outcome: Outcome::Idle,
+        error: None,
+        delete_thread: false,
+        left: None,
+        frames: vec![chunk(thread, run.id, 1, false)],
+    };
+    let positions = store.finish(finish.clone()).await.unwrap();
+    assert_eq!(positions.len(), 1);
+    match store.finish(finish).await {
+        Ok(again) => assert_eq!(again, positions),
+        // SQLite loses no reply.
+        Err(error) => assert!(matches!(error, Error::Fenced), "{error}"),
+    }
 }
 
 /// A run that is executed is rolled back with the branch that it has opened.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use tokio_postgres::{Client, Statement};
+use tokio_postgres::{Client, Statement, types::ToSql};
 use uuid::Uuid;
 
 use super::End;
@@ -13,6 +13,7 @@ use crate::{
         columns::{Json, Params, column},
         connection::{Failure, Object, prepare},
     },
+    stream::log::NewChunk,
     tree::event::codes::event_code,
 };
 
@@ -22,8 +23,10 @@ use crate::{
 /// one that is refused does not touch the others. A run whose thread goes with it has no log.
 ///
 /// What the database knows of a run is in the row of `r`, so that nothing is joined behind the fence.
-pub(crate) const FINISH: &str = concat!(
-    "
+macro_rules! finish {
+    ($frames:literal, $rows:literal) => {
+        concat!(
+            "
 WITH c AS MATERIALIZED (
   SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::uuid[], $5::text[], $6::jsonb[], $7::text[], $8::bool[], $9::uuid[])
     WITH ORDINALITY c(tree, branch, epoch, run, outcome, error, status, has_log, behind, n)),
@@ -49,16 +52,59 @@ e AS (
 ev AS (
   INSERT INTO events (tree_id, thread_id, event_number, kind, branch_id, checkpoint_id, run_id, payload)
   SELECT e.tree_id, e.thread_id, e.number, CASE WHEN e.moved THEN ",
-    event_code!(CREATED_AND_FINISHED),
-    " ELSE ",
-    event_code!(RUN_FINISHED),
-    " END, e.branch_id, e.head, e.run_id, CASE WHEN e.status <> 'success' THEN jsonb_build_object('status', e.status) END FROM e)
-SELECT r.n::int AS n, r.awaited FROM r"
+            event_code!(CREATED_AND_FINISHED),
+            " ELSE ",
+            event_code!(RUN_FINISHED),
+            " END, e.branch_id, e.head, e.run_id, CASE WHEN e.status <> 'success' THEN jsonb_build_object('status', e.status) END FROM e)",
+            $frames,
+            "
+SELECT r.n::int AS n, r.awaited, ",
+            $rows,
+        )
+    };
+}
+
+pub(crate) const FINISH: &str = finish!("", "NULL::bigint AS position FROM r");
+
+/// The same with the last frames of runs: the thread of a chunk takes its numbers once the run has ended, as
+/// [`append_chunks`](crate::stream::log::Log::append_chunks) has it. One row for each chunk, in their order, or for a run
+/// without one.
+const FINISH_LOGGED: &str = finish!(
+    ",
+x AS (
+  SELECT r.n, r.tree_id, r.thread_id, r.run_id, x.* FROM r JOIN unnest($10::bigint[], $11::bigint[], $12::bigint[], $13::uuid[], $14::bytea[], $15::text[], $16::bigint[])
+    WITH ORDINALITY x(of_run, first_seq, last_seq, checkpoint_id, frames, principal, bytes, i) ON x.of_run = r.n),
+p AS (
+  INSERT INTO stream_positions AS s (thread_id, tree_id, last, added, first)
+  SELECT x.thread_id, x.tree_id, (extract(epoch FROM now()) * 1000000)::bigint + sum(x.last_seq - x.first_seq + 1)::bigint,
+         sum(x.last_seq - x.first_seq + 1)::bigint, (extract(epoch FROM now()) * 1000000)::bigint
+    FROM x GROUP BY x.thread_id, x.tree_id ORDER BY x.thread_id
+  ON CONFLICT (thread_id, tree_id) DO UPDATE SET last = s.last + EXCLUDED.added, added = EXCLUDED.added
+  RETURNING s.thread_id, s.last - s.added AS base),
+q AS (
+  SELECT x.*, (p.base + 1 + sum(x.last_seq - x.first_seq + 1) OVER (PARTITION BY x.thread_id ORDER BY x.i) - (x.last_seq - x.first_seq + 1))::bigint AS position
+    FROM x JOIN p ON p.thread_id = x.thread_id),
+i AS (
+  INSERT INTO run_events (run_id, first_seq, tree_id, last_seq, thread_id, position, checkpoint_id, frames, temporary, principal, bytes)
+  SELECT q.run_id, q.first_seq, q.tree_id, q.last_seq, q.thread_id, q.position, q.checkpoint_id, q.frames, false, q.principal, q.bytes FROM q)",
+    "q.position FROM r LEFT JOIN q ON q.n = r.n ORDER BY r.n, q.i"
 );
 
-/// Whether this end was written before and only its reply was lost.
+/// Which statement ends these runs.
+pub(crate) fn text<'a>(mut ends: impl Iterator<Item = &'a Finish>) -> &'static str {
+    if ends.any(|finish| !finish.frames.is_empty()) {
+        FINISH_LOGGED
+    } else {
+        FINISH
+    }
+}
+
+/// Whether this end was written before and only its reply was lost, and where the frames are that came with it.
 const FINISHED: &str = "
-SELECT 1 FROM runs WHERE tree_id = $1 AND run_id = $2 AND epoch = $3 AND status = $4";
+SELECT ARRAY(SELECT e.position FROM unnest($5::bigint[]) WITH ORDINALITY c(first_seq, i)
+              CROSS JOIN LATERAL (SELECT e.position FROM run_events e WHERE e.run_id = r.run_id AND e.first_seq = c.first_seq LIMIT 1) e
+              ORDER BY c.i) AS positions
+  FROM runs r WHERE r.tree_id = $1 AND r.run_id = $2 AND r.epoch = $3 AND r.status = $4";
 
 /// An end with the checkpoint that it is to find as the head, if it names one.
 pub(crate) type BoundEnd<'a> = (&'a Finish, Option<CheckpointId>);
@@ -69,6 +115,8 @@ pub(crate) struct Ended {
     pub(crate) at: usize,
     /// Whether somebody waits for the result.
     pub(crate) is_awaited: bool,
+    /// Where its last frames are in the log of the thread.
+    pub(crate) positions: Vec<i64>,
 }
 
 /// Which ends share one statement, and which follow, each in its own: the events of a thread are numbered
@@ -80,7 +128,7 @@ pub(super) fn divide(ends: &[End]) -> (Vec<usize>, Vec<usize>) {
 
 /// The ends that share a statement, as one array per column.
 #[derive(Default)]
-struct Columns {
+struct Columns<'a> {
     trees: Vec<Uuid>,
     branches: Vec<Uuid>,
     epochs: Vec<i64>,
@@ -90,10 +138,36 @@ struct Columns {
     statuses: Vec<&'static str>,
     have_logs: Vec<bool>,
     heads: Vec<Option<Uuid>>,
+    frames: Frames<'a>,
 }
 
-impl Columns {
-    fn add(&mut self, (finish, head): BoundEnd<'_>) {
+/// The last frames of the runs.
+#[derive(Default)]
+struct Frames<'a> {
+    /// The numbers of their ends.
+    ends: Vec<i64>,
+    firsts: Vec<i64>,
+    lasts: Vec<i64>,
+    checkpoints: Vec<Option<Uuid>>,
+    frames: Vec<&'a [u8]>,
+    principals: Vec<Option<&'a str>>,
+    bytes: Vec<i64>,
+}
+
+impl<'a> Frames<'a> {
+    fn add(&mut self, end: usize, chunk: &'a NewChunk) {
+        self.ends.push(i64::try_from(end).unwrap_or(i64::MAX));
+        self.firsts.push(chunk.first);
+        self.lasts.push(chunk.last);
+        self.checkpoints.push(chunk.checkpoint.map(|id| id.0));
+        self.frames.push(&chunk.frames);
+        self.principals.push(chunk.principal.as_deref());
+        self.bytes.push(chunk.bytes());
+    }
+}
+
+impl<'a> Columns<'a> {
+    fn add(&mut self, (finish, head): BoundEnd<'a>) {
         self.trees.push(finish.slot.tree.0);
         self.branches.push(finish.slot.branch.0);
         self.epochs.push(finish.slot.epoch);
@@ -103,6 +177,9 @@ impl Columns {
         self.statuses.push(finish.status.as_str());
         self.have_logs.push(!finish.delete_thread);
         self.heads.push(head.map(|id| id.0));
+        for chunk in &finish.frames {
+            self.frames.add(self.runs.len(), chunk);
+        }
     }
 }
 
@@ -119,7 +196,7 @@ pub(crate) async fn send<'a>(
     if columns.runs.is_empty() {
         return Ok(vec![]);
     }
-    let params: Params<'_, 9> = [
+    let mut params: Vec<&(dyn ToSql + Sync)> = vec![
         &columns.trees,
         &columns.branches,
         &columns.epochs,
@@ -130,25 +207,47 @@ pub(crate) async fn send<'a>(
         &columns.have_logs,
         &columns.heads,
     ];
-    let mut ended = Vec::with_capacity(columns.runs.len());
+    if statement.params().len() > params.len() {
+        let frames = &columns.frames;
+        params.extend([
+            &frames.ends as &(dyn ToSql + Sync),
+            &frames.firsts,
+            &frames.lasts,
+            &frames.checkpoints,
+            &frames.frames,
+            &frames.principals,
+            &frames.bytes,
+        ]);
+    }
+    let mut ended: Vec<Ended> = Vec::with_capacity(columns.runs.len());
     for row in client.query(statement, &params).await? {
         let number: i32 = column(&row, "n")?;
-        if let Ok(at) = usize::try_from(number - 1) {
-            let is_awaited = column(&row, "awaited")?;
-            ended.push(Ended { at, is_awaited });
+        let Ok(at) = usize::try_from(number - 1) else {
+            continue;
+        };
+        let position: Option<i64> = column(&row, "position")?;
+        match ended.last_mut().filter(|last| last.at == at) {
+            Some(last) => last.positions.extend(position),
+            None => ended.push(Ended {
+                at,
+                is_awaited: column(&row, "awaited")?,
+                positions: position.into_iter().collect(),
+            }),
         }
     }
     Ok(ended)
 }
 
-/// Whether a run that the fence refused to end has ended so: an earlier attempt took effect, and its
-/// reply was lost.
-pub(crate) async fn was_written(db: &Object, finish: &Finish) -> Result<bool, Failure> {
+/// Whether a run that the fence refused to end has ended so, and where its last frames are: an earlier attempt took
+/// effect, and its reply was lost.
+pub(crate) async fn was_written(db: &Object, finish: &Finish) -> Result<Option<Vec<i64>>, Failure> {
     let statement = prepare(db, FINISHED).await?;
     let (tree, run) = (finish.slot.tree.0, finish.run.0);
     let status = finish.status.as_str();
-    let params: Params<'_, 4> = [&tree, &run, &finish.slot.epoch, &status];
-    Ok(db.query_opt(&statement, &params).await?.is_some())
+    let firsts: Vec<i64> = finish.frames.iter().map(|chunk| chunk.first).collect();
+    let params: Params<'_, 5> = [&tree, &run, &finish.slot.epoch, &status, &firsts];
+    let row = db.query_opt(&statement, &params).await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
 
-statements!(FINISH, FINISHED);
+statements!(FINISH, FINISH_LOGGED, FINISHED);

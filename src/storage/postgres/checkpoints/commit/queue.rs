@@ -21,10 +21,10 @@ struct Waiting {
     reply: oneshot::Sender<Results>,
 }
 
-/// One of each superstep, and one of the end.
+/// One of each superstep, and of the end: where the last frames of the run are in its log.
 struct Results {
     commits: Vec<Result<i32, Error>>,
-    end: Result<(), Error>,
+    end: Result<Vec<i64>, Error>,
 }
 
 impl Results {
@@ -35,15 +35,11 @@ impl Results {
         }
     }
 
-    fn of(depths: Vec<Option<i32>>, has_ended: Option<bool>) -> Self {
+    fn of(depths: Vec<Option<i32>>, end: Option<Vec<i64>>) -> Self {
         let depths = depths.into_iter();
         Self {
             commits: depths.map(|depth| depth.ok_or(Error::Fenced)).collect(),
-            end: if has_ended == Some(true) {
-                Ok(())
-            } else {
-                Err(Error::Fenced)
-            },
+            end: end.ok_or(Error::Fenced),
         }
     }
 }
@@ -115,7 +111,7 @@ impl CommitQueue {
         &self,
         mut commits: Vec<Commit>,
         finish: Finish,
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<i64>, Error> {
         let head = commits.iter().rfind(|one| one.checkpoint.ns.is_empty());
         let end = (finish, head.map(|commit| commit.checkpoint.id));
         if commits.iter().any(|commit| commit.open.is_some()) {
@@ -158,8 +154,8 @@ async fn write(pool: &Pool, mut all: Vec<Waiting>) {
             let (mut depths, mut ends) = (written.depths.into_iter(), written.ends.into_iter());
             for one in all {
                 let depths = depths.by_ref().take(one.count).collect();
-                let has_ended = one.has_end.then(|| ends.next()).flatten();
-                one.reply(Results::of(depths, has_ended));
+                let end = one.has_end.then(|| ends.next()).flatten().flatten();
+                one.reply(Results::of(depths, end));
             }
         }
         // One failing member fails them all, or keeps them waiting for the branch it waits for; alone each gets its
@@ -185,17 +181,17 @@ async fn write_alone(pool: Pool, mut one: Waiting) {
         },
         None => Results {
             commits: alone(&pool, commits).await,
-            end: Ok(()),
+            end: Ok(vec![]),
         },
     };
     one.reply(results);
 }
 
 /// The end of a run, with its last supersteps.
-async fn end_alone(pool: &Pool, commits: Vec<Commit>, end: End) -> Result<(), Error> {
+async fn end_alone(pool: &Pool, commits: Vec<Commit>, end: End) -> Result<Vec<i64>, Error> {
     let ends = vec![end];
-    let written = together(pool, &Group { commits, ends }).await?;
-    Results::of(written.depths, written.ends.first().copied()).end
+    let mut written = together(pool, &Group { commits, ends }).await?;
+    Results::of(written.depths, written.ends.pop().flatten()).end
 }
 
 /// Supersteps of one run. If they cannot be written together, each is, as far as that goes.
