@@ -16,6 +16,9 @@ use crate::{
     fail_point, trace,
 };
 
+/// How long the first supersteps of a run wait for others.
+const FIRST: Duration = Duration::from_millis(2);
+
 /// How far a run in `Async` durability may be ahead of what is durable: what a crash repeats at most,
 /// besides the superstep that was running. At one of these limits the run waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +158,10 @@ impl Pipeline {
     /// # Errors
     /// A write has failed.
     pub async fn room(self: &Arc<Self>, bytes: usize) -> Result<(), Error> {
-        self.let_go();
+        let has_room = self.state.lock().has_room(&self.limits, bytes);
+        if !has_room {
+            self.let_go();
+        }
         self.wait_until(|state| state.has_room(&self.limits, bytes))
             .await
     }
@@ -216,6 +222,21 @@ impl Pipeline {
         self.state.lock().is_deferred = true;
     }
 
+    /// [Defers](Self::defer) the first supersteps of a run for a moment: of one that ends meanwhile all is written in one
+    /// transaction with its end, and of others more supersteps share the first transaction. Not where each superstep has
+    /// a transaction of its own.
+    pub fn defer_first(self: &Arc<Self>) {
+        if self.limits.supersteps == 1 {
+            return;
+        }
+        self.defer();
+        let pipeline = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(FIRST).await;
+            pipeline.let_go();
+        });
+    }
+
     /// Writes what is deferred.
     fn let_go(self: &Arc<Self>) {
         let mut state = self.state.lock();
@@ -259,7 +280,7 @@ impl Pipeline {
             since: Instant::now(),
             span: trace::commit(),
         });
-        if !mem::replace(&mut state.is_served, true) {
+        if !state.is_deferred && !mem::replace(&mut state.is_served, true) {
             tokio::spawn(self.clone().serve());
         }
     }

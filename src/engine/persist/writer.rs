@@ -48,6 +48,8 @@ struct Inner {
     queue: Queue,
     /// A flush of the queue is scheduled.
     scheduled: bool,
+    /// Nothing was committed yet.
+    is_new: bool,
 }
 
 impl RunWriter {
@@ -70,6 +72,7 @@ impl RunWriter {
                 open,
                 queue: Queue::default(),
                 scheduled: false,
+                is_new: true,
             }),
         }
     }
@@ -219,8 +222,11 @@ impl RunWriter {
         let is_sync = self.durability == Durability::Sync;
         // One of the root graph may be the last, which becomes durable with the end of the run.
         let may_be_last = commit.checkpoint.ns.is_empty();
-        if is_sync && may_be_last {
-            self.pipeline.defer();
+        let is_first = std::mem::take(&mut inner.is_new);
+        match self.durability {
+            Durability::Sync if may_be_last => self.pipeline.defer(),
+            Durability::Async if is_first && commit.open.is_none() => self.pipeline.defer_first(),
+            _ => {}
         }
         self.pipeline.push(Write::Commit(Box::new(commit)));
         if is_sync && !may_be_last {

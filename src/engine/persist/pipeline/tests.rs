@@ -211,7 +211,9 @@ async fn what_is_deferred_is_written_when_somebody_waits_for_it_or_taken_with_th
 
     rig.pipeline.defer();
     rig.push([1], 10);
-    assert!(rig.has_room(10), "which lets it go");
+    assert!(rig.has_room(10));
+    assert!(rig.begun.try_recv().is_err());
+    assert!(!rig.has_room(1 << 20), "which lets it go");
     assert_eq!(rig.next().await, [1]);
     // Held while another is under way.
     rig.pipeline.defer();
@@ -231,6 +233,38 @@ async fn what_is_deferred_is_written_when_somebody_waits_for_it_or_taken_with_th
     assert_eq!(rig.next().await, [2]);
     rig.end(Ok(())).await;
     written.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_supersteps_wait_a_moment_for_others_and_for_the_end() {
+    let mut rig = Rig::new(RunAhead::default());
+    rig.pipeline.defer_first();
+    rig.push([0], 10);
+    tokio::time::sleep(FIRST / 2).await;
+    rig.push([1, 2], 10);
+    assert!(rig.begun.try_recv().is_err());
+    tokio::time::sleep(FIRST).await;
+    assert_eq!(rig.next().await, [0, 1, 2]);
+    // From here on as ever.
+    rig.end(Ok(())).await;
+    rig.push([3], 10);
+    assert_eq!(rig.next().await, [3]);
+
+    let mut rig = Rig::new(RunAhead::default());
+    rig.pipeline.defer_first();
+    rig.push([0, 1], 10);
+    let rest = rig.pipeline.take_rest().await.unwrap().unwrap();
+    assert_eq!(rest.commits().len(), 2);
+    tokio::time::sleep(2 * FIRST).await;
+    assert!(rig.begun.try_recv().is_err());
+
+    let mut rig = Rig::new(RunAhead {
+        supersteps: 1,
+        ..RunAhead::default()
+    });
+    rig.pipeline.defer_first();
+    rig.push([0], 10);
+    assert_eq!(rig.next().await, [0]);
 }
 
 #[tokio::test(start_paused = true)]
