@@ -142,7 +142,7 @@ impl Service {
         let Some(pending) = pending else {
             // The graph is gone, or the row is from another version: the run fails and frees its slot.
             let error = engine::Error::value("this server has no graph for the run's assistant");
-            let end = Finish {
+            let mut end = Finish {
                 slot,
                 run: run.id,
                 status: Status::Error,
@@ -152,7 +152,7 @@ impl Service {
                 left: None,
                 frames: vec![],
             };
-            self.write_final_row(end, None).await;
+            self.write_final_row(&mut end, None).await;
             return;
         };
         let publisher = pending.handle.publisher.clone();

@@ -65,17 +65,18 @@ impl Service {
             finished.last = None;
             return None;
         }
-        let mut frames = LastFrames::default();
+        let mut frames = None;
         if publisher.unlogged_bytes() <= LAST_FRAMES {
             frames = self.take_last(publisher, None).await;
         }
-        if publisher.is_logged() && frames.is_empty() {
+        let has_none = |frames: &LastFrames| publisher.is_logged() && frames.is_empty();
+        let Some(mut frames) = frames.filter(|frames| !has_none(frames)) else {
             if let Err(error) = rest.write().await {
                 finished.result = Err(error.into());
                 finished.last = None;
             }
             return None;
-        }
+        };
         let commits = rest.commits();
         for _ in &commits {
             fail_point!("engine::before_commit");
@@ -245,15 +246,18 @@ impl Service {
         }
         let mut frames = LastFrames::default();
         if !row.delete_thread {
-            frames = self.take_last(publisher, failure).await;
+            match self.take_last(publisher, failure).await {
+                Some(last) => frames = last,
+                None => return (FinalRow::HandedOver, frames),
+            }
         }
         row.frames = frames.chunks().to_vec();
         let branch = row.slot.branch;
         // The engine may believe that it was fenced when a write only failed: the row decides.
-        let mut written = self.write_final_row(row.clone(), Some(publisher)).await;
+        let mut written = self.write_final_row(&mut row, Some(publisher)).await;
         if matches!(written, FinalRow::Fenced) && branch != slot.branch {
             row.slot = slot;
-            written = self.write_final_row(row, Some(publisher)).await;
+            written = self.write_final_row(&mut row, Some(publisher)).await;
         }
         if let FinalRow::Written(Some(positions)) = &mut written {
             frames.stored_at(mem::take(positions));
@@ -268,7 +272,9 @@ impl Service {
     async fn show_end(&self, handle: &RunHandle, result: &RunResult, frames: LastFrames) {
         let failure = result.failure();
         if !frames.is_empty() {
-            handle.publisher.ended(frames).await;
+            if !handle.publisher.ended(frames) {
+                self.flush_log(&handle.publisher).await;
+            }
         } else if handle.publisher.log_end(failure) {
             self.flush_log(&handle.publisher).await;
         } else if let Some((class, message)) = failure {
@@ -282,12 +288,18 @@ impl Service {
         let _ = self.inner.hand_over.run_until_cancelled(flushed).await;
     }
 
-    /// The frames that are stored with the final row, as soon as those before them are in the log and as long as this
-    /// process works.
-    async fn take_last(&self, publisher: &Publisher, failure: Option<(&str, &str)>) -> LastFrames {
-        let taken = publisher.take_last(failure);
-        let taken = self.inner.hand_over.run_until_cancelled(taken).await;
-        taken.unwrap_or_default()
+    /// The frames that are stored with the final row, once those before them are in the log. `None` when they are not
+    /// before this process stops: the run is not ended without them.
+    async fn take_last(
+        &self,
+        publisher: &Publisher,
+        failure: Option<(&str, &str)>,
+    ) -> Option<LastFrames> {
+        tokio::select! {
+            biased;
+            last = publisher.take_last(failure) => Some(last),
+            () = self.inner.hand_over.cancelled() => None,
+        }
     }
 
     /// Writes the final row with the frames that it has. While the storage fails this retries: the run occupies its slot
@@ -296,7 +308,7 @@ impl Service {
     /// executed again and again.
     pub(super) async fn write_final_row(
         &self,
-        mut finish: Finish,
+        finish: &mut Finish,
         publisher: Option<&Publisher>,
     ) -> FinalRow {
         use crate::checkpoint::Error::Fenced;

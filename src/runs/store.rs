@@ -353,14 +353,15 @@ pub trait Store: Send + Sync + 'static {
     /// branch's epoch.
     async fn claim(&self, claim: QueueClaim) -> Result<ClaimedRuns, Error>;
 
-    /// Ends a run; the positions of its last frames in the log of the thread. `Fenced` when the epoch moved: another
-    /// process has ended the row.
+    /// [`finish_with`](Self::finish_with) no supersteps.
     async fn finish(&self, finish: Finish) -> Result<Vec<i64>, Error> {
         self.finish_with(vec![], finish).await
     }
 
-    /// Writes the last supersteps of a run and ends it, in one transaction; what an earlier call has
-    /// written stays. `Fenced` also when a superstep was refused: then the run has not ended.
+    /// Writes the last supersteps of a run and its last frames and ends it, in one transaction; what an earlier call has
+    /// written stays. Returns the positions of the frames in the log of the thread; none where the run has ended before.
+    /// `Fenced` when the epoch moved, since another process has ended the row, and when a superstep was refused: then the
+    /// run has not ended.
     async fn finish_with(&self, commits: Vec<Commit>, finish: Finish) -> Result<Vec<i64>, Error>;
 
     /// Has the result of an open temporary run outlive it, for one who waits at this process while

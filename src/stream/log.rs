@@ -39,8 +39,8 @@ pub struct NewChunk {
     pub thread: ThreadId,
     /// The run.
     pub run: RunId,
-    /// The epoch of its writer, which must still execute the run; `None` for what comes after the end
-    /// of the run.
+    /// The epoch of its writer, which must still execute the run; `None` for what comes with the end of the run or after
+    /// it.
     pub epoch: Option<i64>,
     /// Number of the first frame.
     pub first: i64,

@@ -11,7 +11,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::{
@@ -336,10 +336,15 @@ impl Publisher {
         if self.is_closed() {
             return;
         }
-        let mut state = self.state.lock();
-        if !state.writes() || state.is_ending() {
+        let state = self.state.lock();
+        if !state.takes_frames() {
             return;
         }
+        self.append(state, change);
+    }
+
+    /// [`change`](Self::change), whether or not the run has ended.
+    fn append(&self, mut state: MutexGuard<'_, State>, change: impl FnOnce(&mut State)) {
         let from = state.buffer.next();
         if self.started.set(()).is_ok() {
             let state = &mut *state;

@@ -11,6 +11,7 @@ use crate::{
 };
 
 mod delivery;
+mod ending;
 mod recorded;
 mod retained;
 mod shares;

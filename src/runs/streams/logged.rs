@@ -169,7 +169,7 @@ impl LoggedStream {
         let row = self.service.find_row(self.run.thread, self.run.run).await?;
         let end = self.service.shared.parts.log.end_of_run(self.run.run);
         let end = u64::try_from(end.await?).unwrap_or(0);
-        // The failure of a run comes into its log behind its row, perhaps since the log was read.
+        // The failure of a run comes into its log with its row or behind it, perhaps since the log was read.
         if end > self.last
             && let Logged::Frames(frames) = self.read_log(u64::MAX).await?
         {

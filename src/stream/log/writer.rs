@@ -118,6 +118,7 @@ impl LogWriter {
             if refusals == TRIES {
                 for Pending { publisher, chunk } in batch {
                     publisher.logged(&chunk, None);
+                    publisher.arrived();
                 }
                 return;
             }
@@ -132,28 +133,32 @@ impl LogWriter {
         };
         for (Pending { publisher, chunk }, position) in batch.into_iter().zip(positions) {
             match position {
-                None => publisher.fence(),
-                Some(position) => self.show(&publisher, &chunk, position).await,
+                None => publisher.refused(chunk.epoch),
+                Some(position) => {
+                    if let Some(before) = self.show(&publisher, &chunk, position) {
+                        self.trim(&chunk, before).await;
+                    }
+                }
             }
+            publisher.arrived();
         }
     }
 
-    /// Shows a chunk that is stored, and removes what the run or its principal has too much of.
-    pub(in crate::stream) async fn show(
+    /// Shows a chunk that is stored. Returns the frame before which the log of the run is to be [trimmed](Self::trim), if
+    /// it has too much.
+    pub(in crate::stream) fn show(
         &self,
         publisher: &Publisher,
         chunk: &NewChunk,
         position: i64,
-    ) {
+    ) -> Option<i64> {
         (self.written)(chunk.thread);
         self.shares.count(&self.log, chunk);
-        if let Some(before) = publisher.logged(chunk, Some(position)) {
-            self.trim(chunk, before).await;
-        }
+        publisher.logged(chunk, Some(position))
     }
 
     /// Removes the oldest chunks of a run that has too many.
-    async fn trim(&self, of: &NewChunk, before: i64) {
+    pub(in crate::stream) async fn trim(&self, of: &NewChunk, before: i64) {
         tracing::warn!(run = %of.run, "the log of a run is full: its oldest frames are removed");
         if let Err(error) = self.log.trim_run(of.run, before).await {
             tracing::warn!(%error, run = %of.run, "old frames of a run could not be removed");

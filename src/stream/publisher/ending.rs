@@ -13,7 +13,7 @@ use crate::stream::{buffer::Buffer, log::NewChunk};
 pub struct LastFrames {
     /// What is to be stored. The end is in the last one.
     chunks: Vec<NewChunk>,
-    /// Where the log has them, once they are stored.
+    /// Where the log has them, once they are stored; none if that is not known.
     positions: Vec<i64>,
     /// Class and message of the failure, for the end.
     failure: Option<(String, String)>,
@@ -30,16 +30,9 @@ impl LastFrames {
         &self.chunks
     }
 
-    /// They are stored, each at its position in the log of the thread.
+    /// They are stored, each at its position in the log of the thread, or somewhere if there are no positions.
     pub fn stored_at(&mut self, positions: Vec<i64>) {
         self.positions = positions;
-    }
-}
-
-impl super::State {
-    /// Whether the last frames are on their way.
-    pub(super) fn is_ending(&self) -> bool {
-        self.logging.as_ref().is_some_and(|log| log.is_ending)
     }
 }
 
@@ -51,11 +44,15 @@ impl Publisher {
         next.map_or(0, |next| state.buffer.behind(next))
     }
 
-    /// Takes the frames that are not stored, as soon as none of them is on its way to the log, with the end of the run:
-    /// class and message of its failure, if it failed. Nothing if another process executes the run.
+    /// Takes the frames that are not stored, as soon as none is on its way to the log, with the end of the run: class and
+    /// message of its failure, if it failed. Nothing if another process executes the run.
     ///
     /// From here on nothing can be appended, until they are [stored](Self::ended) or [not](Self::go_on).
     pub async fn take_last(&self, failure: Option<(&str, &str)>) -> LastFrames {
+        if self.is_logged() {
+            // The first event of a run that has not begun.
+            self.start();
+        }
         loop {
             let mut notified = pin!(self.notify.notified());
             notified.as_mut().enable();
@@ -77,7 +74,7 @@ impl Publisher {
         let Some(owner) = logging.owner.filter(|_| !logging.is_ended) else {
             return Some(LastFrames::default());
         };
-        if logging.visible < logging.next {
+        if logging.on_way > 0 {
             return None;
         }
         let mut sealed = state.buffer.seal_from(logging.next);
@@ -95,25 +92,35 @@ impl Publisher {
         })
     }
 
-    /// Shows the last frames, which are stored now.
-    pub async fn ended(&self, last: LastFrames) {
-        let writer = {
-            let mut state = self.state.lock();
-            let state = &mut *state;
-            let Some(logging) = state.logging.as_mut().filter(|_| !last.is_empty()) else {
-                return;
-            };
-            logging.is_ending = false;
-            logging.is_ended = true;
-            let failure = last.failure.as_ref();
-            let failure = failure.map(|(class, message)| (&**class, &**message));
-            self.push_end(&mut state.buffer, failure);
-            logging.next = state.buffer.next();
-            logging.writer.clone()
+    /// Shows the last frames, which are stored now. False if it is not known where: the writer of the log appends those
+    /// that are missing and shows all of them.
+    pub fn ended(&self, last: LastFrames) -> bool {
+        let is_known = last.positions.len() == last.chunks.len();
+        let mut state = self.state.lock();
+        let Some(logging) = state.logging.as_mut().filter(|_| !last.is_empty()) else {
+            return true;
         };
-        for (chunk, position) in last.chunks.iter().zip(last.positions) {
-            writer.show(self, chunk, position).await;
+        let writer = logging.writer.clone();
+        logging.is_ending = false;
+        logging.is_ended = true;
+        if !is_known {
+            logging.next = logging.visible;
         }
+        let failure = last.failure.as_ref();
+        let failure = failure.map(|(class, message)| (&**class, &**message));
+        self.append(state, |state| {
+            self.push_end(&mut state.buffer, failure);
+            if is_known && let Some(logging) = &mut state.logging {
+                logging.next = state.buffer.next();
+            }
+        });
+        for (chunk, position) in last.chunks.iter().zip(last.positions) {
+            if let Some(before) = writer.show(self, chunk, position) {
+                let (writer, chunk) = (writer.clone(), chunk.clone());
+                tokio::spawn(async move { writer.trim(&chunk, before).await });
+            }
+        }
+        is_known
     }
 
     /// The last frames were not stored: the writer of the log gets them, and others may follow.
@@ -124,7 +131,7 @@ impl Publisher {
                 return;
             };
             logging.is_ending = false;
-            // Nothing was on its way when they were taken.
+            // Nothing is on its way.
             logging.next = logging.visible;
             state.queue()
         };

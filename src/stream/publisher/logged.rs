@@ -44,6 +44,8 @@ pub(super) struct Logging {
     pub(super) next: u64,
     /// Number of the next frame to be shown.
     pub visible: u64,
+    /// Chunks that are on their way to the log.
+    pub(super) on_way: usize,
     /// What is stored, oldest first: the last frame of each part, and its bytes.
     parts: VecDeque<(u64, usize)>,
     stored: usize,
@@ -63,6 +65,13 @@ impl State {
     pub(super) fn writes(&self) -> bool {
         let logging = self.logging.as_ref();
         logging.is_none_or(|logging| logging.owner.is_some() && !logging.is_fenced)
+    }
+
+    /// Whether the stream goes on.
+    pub(super) fn takes_frames(&self) -> bool {
+        let logging = self.logging.as_ref();
+        let has_end = logging.is_some_and(|logging| logging.is_ending || logging.is_ended);
+        self.writes() && !has_end
     }
 
     /// The writer, if it is to be notified of new frames.
@@ -108,6 +117,7 @@ impl Publisher {
             is_ending: false,
             next,
             visible: next,
+            on_way: 0,
             parts: VecDeque::new(),
             stored: 0,
         });
@@ -168,15 +178,16 @@ impl Publisher {
         };
         let sealed = state.buffer.seal_from(logging.next);
         logging.next = state.buffer.next();
+        logging.on_way += sealed.len();
         let chunks = sealed.into_iter().map(|sealed| NewChunk {
-            // The end follows the final row, which nobody but its writer writes.
+            // What comes once the run has ended is nobody else's.
             epoch: (!logging.is_ended).then_some(owner.epoch),
             ..self.chunk(owner, sealed)
         });
         chunks.collect()
     }
 
-    /// A chunk that belongs to the row of the run and is stored whoever executes that.
+    /// A chunk that is stored with the end of the run or behind it.
     pub(super) fn chunk(&self, owner: RunOwner, sealed: Sealed) -> NewChunk {
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         NewChunk {
@@ -221,7 +232,24 @@ impl Publisher {
         trim
     }
 
-    /// Learns that another process executes the run.
+    /// A chunk is written, or will not be: it is no longer on its way.
+    pub(in crate::stream) fn arrived(&self) {
+        if let Some(logging) = &mut self.state.lock().logging {
+            logging.on_way = logging.on_way.saturating_sub(1);
+        }
+        self.notify.notify_waiters();
+    }
+
+    /// Learns that a chunk of this attempt was refused: another process executes the run, or has ended it.
+    pub(in crate::stream) fn refused(&self, epoch: Option<i64>) {
+        let owner = self.state.lock().logging.as_ref().and_then(|log| log.owner);
+        // One of an earlier attempt is not missed.
+        if owner.map(|owner| owner.epoch) == epoch {
+            self.fence();
+        }
+    }
+
+    /// Learns that another process executes the run; what was to be stored with its end is not.
     pub fn fence(&self) {
         if let Some(logging) = &mut self.state.lock().logging {
             logging.is_fenced = true;
@@ -253,20 +281,18 @@ impl Publisher {
     /// the end is there.
     pub fn log_end(&self, failure: Option<(&str, &str)>) -> bool {
         let is_permanent = !self.is_temporary;
-        {
-            let mut state = self.state.lock();
-            match &mut state.logging {
-                Some(logging) if is_permanent && logging.owner.is_some() && !logging.is_ended => {
-                    logging.is_ended = true;
-                    // Somebody ended the run here, and nobody else executes it.
-                    if std::mem::take(&mut logging.is_fenced) {
-                        logging.next = logging.visible;
-                    }
+        let mut state = self.state.lock();
+        match &mut state.logging {
+            Some(logging) if is_permanent && logging.owner.is_some() && !logging.is_ended => {
+                logging.is_ended = true;
+                // Somebody ended the run here, and nobody else executes it.
+                if std::mem::take(&mut logging.is_fenced) {
+                    logging.next = logging.visible;
                 }
-                _ => return false,
             }
+            _ => return false,
         }
-        self.change(|state| self.push_end(&mut state.buffer, failure));
+        self.append(state, |state| self.push_end(&mut state.buffer, failure));
         true
     }
 

@@ -10,7 +10,10 @@ use test_support::talk::{self, with};
 
 use super::{join, names, number, of_thread, rest, serve};
 
-on_both_storages!(who_watches_a_thread_is_shown_the_end_of_a_run_whose_process_died_with_it);
+on_both_storages!(
+    who_watches_a_thread_is_shown_the_end_of_a_run_whose_process_died_with_it,
+    a_run_that_another_one_interrupts_has_one_end_in_the_stream_of_the_thread,
+);
 
 /// What the transaction of a final row wrote of the log of its run.
 const WITH_THE_ROW: &str = "SELECT CAST(count(*) AS text), CAST(max(e.last_seq) AS text) FROM runs r \
@@ -70,4 +73,26 @@ fn who_watches_a_thread_is_shown_the_end_of_a_run_whose_process_died_with_it(pla
         shown.iter().all(|event| event.data["attempt"] != 2),
         "{row}"
     );
+}
+
+/// The other one writes the final row, while the run is in a node and has nothing to store.
+fn a_run_that_another_one_interrupts_has_one_end_in_the_stream_of_the_thread(place: &Place) {
+    let (server, client) = serve(place);
+    let thread = client.thread();
+    let resumable = |body: Value| with(body, "stream_resumable", true);
+    let mut open = client.open_stream(&thread, &resumable(talk::slow(200, 1000)));
+    let first = open.run();
+    open.event_named("custom");
+    let body = resumable(with(talk::slow(1, 1), "multitask_strategy", "interrupt"));
+    client.stream(&thread, &body);
+    assert_eq!(client.end_of(&thread, &first), "interrupted");
+    let watched = of_thread(&client, &thread, 2);
+    let ends = watched
+        .iter()
+        .filter(|event| event.data["status"] == "run_done" && event.data["run_id"] == *first);
+    assert_eq!(ends.count(), 1, "{watched:?}");
+    let shown: Vec<_> = std::iter::from_fn(|| open.event()).collect();
+    // What it had shown before is there too, and nothing more.
+    let stored = rest(join(&client, &thread, &first, "-1"));
+    assert!(stored.ends_with(&shown), "{stored:?}: {}", server.output());
 }

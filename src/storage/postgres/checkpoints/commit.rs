@@ -314,8 +314,8 @@ async fn attempt(client: &mut Object, group: &Group) -> Result<Written, Failure>
         }
     }
     for ((finish, _), positions) in group.ends.iter().zip(&mut written.ends) {
-        if positions.is_none() {
-            *positions = end::was_written(client, finish).await?;
+        if positions.is_none() && end::was_written(client, finish).await? {
+            *positions = Some(vec![]);
         }
     }
     Ok(written)

@@ -27,7 +27,7 @@ pub(in super::super) async fn finish(
     commits: &[Commit],
     finish: &Finish,
 ) -> Result<(), Failure> {
-    if delete_thread(db, commits, finish).await? || end::was_written(db, finish).await?.is_some() {
+    if delete_thread(db, commits, finish).await? || end::was_written(db, finish).await? {
         Ok(())
     } else {
         Err(Error::Fenced.into())

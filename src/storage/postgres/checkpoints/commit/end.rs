@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use const_format::concatcp;
 use tokio_postgres::{Client, Statement, types::ToSql};
 use uuid::Uuid;
 
@@ -23,10 +24,8 @@ use crate::{
 /// one that is refused does not touch the others. A run whose thread goes with it has no log.
 ///
 /// What the database knows of a run is in the row of `r`, so that nothing is joined behind the fence.
-macro_rules! finish {
-    ($frames:literal, $rows:literal) => {
-        concat!(
-            "
+const ENDS: &str = concat!(
+    "
 WITH c AS MATERIALIZED (
   SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::uuid[], $5::text[], $6::jsonb[], $7::text[], $8::bool[], $9::uuid[])
     WITH ORDINALITY c(tree, branch, epoch, run, outcome, error, status, has_log, behind, n)),
@@ -52,28 +51,26 @@ e AS (
 ev AS (
   INSERT INTO events (tree_id, thread_id, event_number, kind, branch_id, checkpoint_id, run_id, payload)
   SELECT e.tree_id, e.thread_id, e.number, CASE WHEN e.moved THEN ",
-            event_code!(CREATED_AND_FINISHED),
-            " ELSE ",
-            event_code!(RUN_FINISHED),
-            " END, e.branch_id, e.head, e.run_id, CASE WHEN e.status <> 'success' THEN jsonb_build_object('status', e.status) END FROM e)",
-            $frames,
-            "
-SELECT r.n::int AS n, r.awaited, ",
-            $rows,
-        )
-    };
-}
+    event_code!(CREATED_AND_FINISHED),
+    " ELSE ",
+    event_code!(RUN_FINISHED),
+    " END, e.branch_id, e.head, e.run_id, CASE WHEN e.status <> 'success' THEN jsonb_build_object('status', e.status) END FROM e)"
+);
 
-pub(crate) const FINISH: &str = finish!("", "NULL::bigint AS position FROM r");
+pub(crate) const FINISH: &str = concatcp!(
+    ENDS,
+    "
+SELECT r.n::int AS n, r.awaited, NULL::bigint AS position FROM r"
+);
 
-/// The same with the last frames of runs: the thread of a chunk takes its numbers once the run has ended, as
-/// [`append_chunks`](crate::stream::log::Log::append_chunks) has it. One row for each chunk, in their order, or for a run
-/// without one.
-const FINISH_LOGGED: &str = finish!(
+/// The same with the last frames of runs, as [`append_chunks`](crate::stream::log::Log::append_chunks) has it. A chunk is read
+/// from `e`, so that positions are locked after threads. One row for each chunk, in their order, or for a run without one.
+const FINISH_LOGGED: &str = concatcp!(
+    ENDS,
     ",
 x AS (
-  SELECT r.n, r.tree_id, r.thread_id, r.run_id, x.* FROM r JOIN unnest($10::bigint[], $11::bigint[], $12::bigint[], $13::uuid[], $14::bytea[], $15::text[], $16::bigint[])
-    WITH ORDINALITY x(of_run, first_seq, last_seq, checkpoint_id, frames, principal, bytes, i) ON x.of_run = r.n),
+  SELECT e.n, e.tree_id, e.thread_id, e.run_id, x.* FROM e JOIN unnest($10::bigint[], $11::bigint[], $12::bigint[], $13::uuid[], $14::bytea[], $15::text[], $16::bigint[])
+    WITH ORDINALITY x(of_run, first_seq, last_seq, checkpoint_id, frames, principal, bytes, i) ON x.of_run = e.n),
 p AS (
   INSERT INTO stream_positions AS s (thread_id, tree_id, last, added, first)
   SELECT x.thread_id, x.tree_id, (extract(epoch FROM now()) * 1000000)::bigint + sum(x.last_seq - x.first_seq + 1)::bigint,
@@ -86,8 +83,8 @@ q AS (
     FROM x JOIN p ON p.thread_id = x.thread_id),
 i AS (
   INSERT INTO run_events (run_id, first_seq, tree_id, last_seq, thread_id, position, checkpoint_id, frames, temporary, principal, bytes)
-  SELECT q.run_id, q.first_seq, q.tree_id, q.last_seq, q.thread_id, q.position, q.checkpoint_id, q.frames, false, q.principal, q.bytes FROM q)",
-    "q.position FROM r LEFT JOIN q ON q.n = r.n ORDER BY r.n, q.i"
+  SELECT q.run_id, q.first_seq, q.tree_id, q.last_seq, q.thread_id, q.position, q.checkpoint_id, q.frames, false, q.principal, q.bytes FROM q)
+SELECT r.n::int AS n, r.awaited, q.position FROM r LEFT JOIN q ON q.n = r.n ORDER BY r.n, q.i"
 );
 
 /// Which statement ends these runs.
@@ -99,12 +96,9 @@ pub(crate) fn text<'a>(mut ends: impl Iterator<Item = &'a Finish>) -> &'static s
     }
 }
 
-/// Whether this end was written before and only its reply was lost, and where the frames are that came with it.
+/// Whether this end was written before and only its reply was lost.
 const FINISHED: &str = "
-SELECT ARRAY(SELECT e.position FROM unnest($5::bigint[]) WITH ORDINALITY c(first_seq, i)
-              CROSS JOIN LATERAL (SELECT e.position FROM run_events e WHERE e.run_id = r.run_id AND e.first_seq = c.first_seq LIMIT 1) e
-              ORDER BY c.i) AS positions
-  FROM runs r WHERE r.tree_id = $1 AND r.run_id = $2 AND r.epoch = $3 AND r.status = $4";
+SELECT 1 FROM runs WHERE tree_id = $1 AND run_id = $2 AND epoch = $3 AND status = $4";
 
 /// An end with the checkpoint that it is to find as the head, if it names one.
 pub(crate) type BoundEnd<'a> = (&'a Finish, Option<CheckpointId>);
@@ -238,16 +232,14 @@ pub(crate) async fn send<'a>(
     Ok(ended)
 }
 
-/// Whether a run that the fence refused to end has ended so, and where its last frames are: an earlier attempt took
-/// effect, and its reply was lost.
-pub(crate) async fn was_written(db: &Object, finish: &Finish) -> Result<Option<Vec<i64>>, Failure> {
+/// Whether a run that the fence refused to end has ended so: an earlier attempt took effect and its reply was lost, or
+/// somebody else ended it. The positions of its last frames are not known then.
+pub(crate) async fn was_written(db: &Object, finish: &Finish) -> Result<bool, Failure> {
     let statement = prepare(db, FINISHED).await?;
     let (tree, run) = (finish.slot.tree.0, finish.run.0);
     let status = finish.status.as_str();
-    let firsts: Vec<i64> = finish.frames.iter().map(|chunk| chunk.first).collect();
-    let params: Params<'_, 5> = [&tree, &run, &finish.slot.epoch, &status, &firsts];
-    let row = db.query_opt(&statement, &params).await?;
-    Ok(row.map(|row| row.try_get(0)).transpose()?)
+    let params: Params<'_, 4> = [&tree, &run, &finish.slot.epoch, &status];
+    Ok(db.query_opt(&statement, &params).await?.is_some())
 }
 
 statements!(FINISH, FINISH_LOGGED, FINISHED);
