@@ -1,7 +1,7 @@
 //! Many clients that change one thread at once: nobody else waits for them, and no process looks dead.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use test_support::client::Client;
@@ -25,23 +25,31 @@ fn branches_of(thread: &str) -> String {
     format!("SELECT 1 FROM branches WHERE thread_id = '{thread}' FOR UPDATE")
 }
 
-/// Clients post to one thread until `work` is done; how many got which status.
+/// How often the clients post: as fast as they can they would take the processors.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// Sixty clients post to one thread at once, again and again until `work` is done; how many got which status.
 fn storm(client: &Client, thread: &str, work: impl FnOnce()) -> Vec<(u16, usize)> {
     let done = AtomicBool::new(false);
     let statuses: Vec<AtomicUsize> = (0..600).map(|_| AtomicUsize::new(0)).collect();
+    let post = &|number: usize| {
+        let strategy = ["enqueue", "reject", "interrupt", "rollback"][number % 4];
+        let body = with(slow(1, 1), "multitask_strategy", strategy);
+        let answer = client.post(&format!("/threads/{thread}/runs"), &body);
+        statuses[usize::from(answer.status)].fetch_add(1, Ordering::Relaxed);
+    };
     std::thread::scope(|scope| {
-        for number in 0..60 {
-            let (done, statuses) = (&done, &statuses);
-            scope.spawn(move || {
-                let strategy = ["enqueue", "reject", "interrupt", "rollback"][number % 4];
-                let body = with(slow(1, 1), "multitask_strategy", strategy);
-                while !done.load(Ordering::Relaxed) {
-                    let path = format!("/threads/{thread}/runs");
-                    let answer = client.post(&path, &body);
-                    statuses[usize::from(answer.status)].fetch_add(1, Ordering::Relaxed);
-                }
-            });
-        }
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let begin = Instant::now();
+                std::thread::scope(|scope| {
+                    for number in 0..60 {
+                        scope.spawn(move || post(number));
+                    }
+                });
+                std::thread::sleep(EVERY.saturating_sub(begin.elapsed()));
+            }
+        });
         work();
         done.store(true, Ordering::Relaxed);
     });

@@ -10,7 +10,7 @@ use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::Setup;
 use test_support::tables;
-use test_support::talk::ok;
+use test_support::talk::{background, ok};
 
 use crate::locks::reached;
 use crate::siege::{MIB, Memory, Waits, rounds};
@@ -28,6 +28,11 @@ const LIMIT: u64 = 2;
 
 /// So long a reader waits for an answer, before which the server serves it or not.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Supersteps of one run whose commits are timed, and how long after it the next one begins: as fast as they can they
+/// would take a processor for themselves.
+const STEPS: usize = 25;
+const REST: Duration = Duration::from_millis(150);
 
 /// A run of as many supersteps, each of which is stored before the next begins.
 pub fn supersteps(count: usize) -> Value {
@@ -52,12 +57,11 @@ pub fn thread_of_states(client: &Client) -> String {
     thread
 }
 
-/// How long each superstep took of runs that a client follows, one after another, until `work` is done; and what came
-/// of that.
+/// How long each superstep took of runs that a client follows, one after another with a pause between them, until
+/// `work` is done; and what came of that.
 fn commits<T>(client: &Client, work: impl FnOnce() -> T) -> (Waits, T) {
     let done = AtomicBool::new(false);
-    // There may not be more in one run.
-    let open = || client.open_stream(&client.thread(), &supersteps(9_000));
+    let open = || client.open_stream(&client.thread(), &supersteps(STEPS));
     let mut stream = open();
     stream.event_named("updates");
     std::thread::scope(|scope| {
@@ -67,7 +71,10 @@ fn commits<T>(client: &Client, work: impl FnOnce() -> T) -> (Waits, T) {
                 match stream.event() {
                     Some(event) if event.name == "updates" => waits.push(last.elapsed()),
                     Some(_) => {}
-                    None => stream = open(),
+                    None => {
+                        std::thread::sleep(REST);
+                        stream = open();
+                    }
                 }
                 last = Instant::now();
             }
@@ -153,6 +160,10 @@ fn slow_reads_that_take_every_connection_delay_no_commit_of_a_run(place: &Place)
     let client = |key: &str| Client::of(&server).with_key(key);
     let slow: Vec<(Client, String)> = keys.map(client).into_iter().zip(threads).collect();
     let eve = client("key-e");
+    // It lasts longer than a lease, and for as long as anything here.
+    let lasts = json!({"assistant_id": "sleeper", "input": {"seconds": 300}});
+    let watched = eve.thread();
+    let lasting = background(&eve, &watched, &lasts);
     // The connections for reads, of the twenty of the usual settings, and the threads that read SQLite.
     let connections = if place.is_postgres() { 8 } else { 4 };
     let readers = 50 * rounds();
@@ -199,6 +210,8 @@ fn slow_reads_that_take_every_connection_delay_no_commit_of_a_run(place: &Place)
         let share = f64::from(connections) * if principals == 1 { 0.5 } else { 1.0 };
         assert!(busy > share / 2.0, "the reads held {busy:.1} connections");
     }
+    let lasting = ok(eve.get(&format!("/threads/{watched}/runs/{lasting}")), 200);
+    assert_eq!(lasting["status"], "running");
     let attempts = "SELECT CAST(max(attempt) AS text) FROM runs";
     assert_eq!(
         tables::rows(place, &server, attempts)[0][0].as_deref(),

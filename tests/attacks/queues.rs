@@ -50,9 +50,9 @@ fn flood(client: &Client, batches: usize) {
     }
 }
 
-/// The median of creating a run that waits, and the time in which a queue of fifty runs is worked off.
-fn cost(client: &Client) -> (Duration, Duration) {
-    let mut creations: Vec<Duration> = (0..50)
+/// The median of creating a run that waits, and the time in which a queue is worked off, each of so many runs.
+fn cost(client: &Client, count: usize) -> (Duration, Duration) {
+    let mut creations: Vec<Duration> = (0..count)
         .map(|_| {
             let thread = client.thread();
             let later = with(slow(1, 1), "after_seconds", 3600);
@@ -64,7 +64,7 @@ fn cost(client: &Client) -> (Duration, Duration) {
     creations.sort_unstable();
     let thread = client.thread();
     let gate = background(client, &thread, &slow(300, 1));
-    let runs: Vec<String> = (0..50)
+    let runs: Vec<String> = (0..count)
         .map(|_| background(client, &thread, &slow(0, 0)))
         .collect();
     client.end_of(&thread, &gate);
@@ -72,7 +72,7 @@ fn cost(client: &Client) -> (Duration, Duration) {
     for run in &runs {
         assert_eq!(client.end_of(&thread, run), "success");
     }
-    (creations[25], begin.elapsed())
+    (creations[count / 2], begin.elapsed())
 }
 
 fn a_run_costs_the_same_however_many_are_queued(place: &Place) {
@@ -84,18 +84,18 @@ fn a_run_costs_the_same_however_many_are_queued(place: &Place) {
     let [ann, bob] = ["key-a", "key-b"].map(|key| Client::of(&server).with_key(key));
     let watch = Watch::beside(&server, &bob);
     // What the first ones alone have to pay.
-    cost(&bob);
-    let (create, drain) = cost(&bob);
+    cost(&bob, 5);
+    let (create, drain) = cost(&bob, 50);
     // Some wait for a slot, and others behind a run of their branch.
     flood(&ann, 10 * rounds());
     fill(&bob, 100);
     let limit = |before: Duration| 4 * before.max(Duration::from_millis(3));
     let (most, most_drain) = (limit(create), limit(drain).max(Duration::from_secs(1)));
-    let (mut late_create, mut late_drain) = cost(&bob);
+    let (mut late_create, mut late_drain) = cost(&bob, 50);
     // Others may have had the machine at that moment.
     for _ in 0..4 {
         if late_create >= most || late_drain >= most_drain {
-            let (create, drain) = cost(&bob);
+            let (create, drain) = cost(&bob, 50);
             late_create = late_create.min(create);
             late_drain = late_drain.min(drain);
         }
