@@ -7,7 +7,7 @@ use test_support::client::Client;
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::{Server, Setup};
-use test_support::talk::{background, ok, until, until_within, with};
+use test_support::talk::{background, copies, ok, until, until_within, with};
 
 use crate::siege::{MIB, Watch, rounds};
 
@@ -50,9 +50,7 @@ fn used(client: &Client) -> u64 {
 fn runs_with_small_states_hold_a_few_of_them_at_a_time(place: &Place) {
     let mut server = started(place);
     let client = Client::of(&server);
-    let threads: Vec<String> = (0..40 * rounds())
-        .map(|_| thread_of_items(&client))
-        .collect();
+    let threads = copies(&client, thread_of_items(&client), 40 * rounds());
     server.restart();
     let client = Client::of(&server);
     let watch = Watch::of(&server);

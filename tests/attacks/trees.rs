@@ -24,6 +24,9 @@ const MOST: u64 = 64 * MIB;
 /// For so long they wait: for less than one may wait for its turn.
 const HOLD: Duration = Duration::from_secs(1);
 
+/// Between what another client does: without it that would take a processor for itself.
+const PAUSE: Duration = Duration::from_millis(50);
+
 fn serve(place: &Place) -> (Server, Client) {
     let setup = Setup::example("reference_server")
         .env("DATABASE_URL", patient(place))
@@ -58,6 +61,7 @@ fn others_go_on(place: &Place, server: &Server, client: &Client) {
         note(client, &thread, "n1");
         client.run(&client.thread(), &slow(1, 1));
         assert_eq!(in_line(place, server), 1);
+        sleep(PAUSE);
     }
     let took = begin.elapsed();
     assert!(took < HOLD + Duration::from_secs(3), "{took:?}");

@@ -139,6 +139,21 @@ pub fn id_of(answer: &Value) -> String {
     answer["thread_id"].as_str().unwrap().to_owned()
 }
 
+/// So many threads with the history of this one, which is one of them: a copy of a large state costs a server a part of
+/// what it costs to receive it.
+pub fn copies(client: &Client, thread: String, count: usize) -> Vec<String> {
+    let path = format!("/threads/{thread}/copy");
+    let copy = |_| {
+        let made = client.post(&path, &json!({}));
+        assert_eq!(made.status, 200, "{}", made.text());
+        // Values may follow, which take long to read.
+        let (_, id) = made.text().split_once("\"thread_id\":\"").unwrap();
+        id.split('"').next().unwrap().to_owned()
+    };
+    let copies: Vec<String> = (1..count).map(copy).collect();
+    [vec![thread], copies].concat()
+}
+
 /// What the task of a node has written in the superstep that is not over; null before.
 pub fn result_of(client: &Client, thread: &str, node: &str) -> Value {
     let state = client.state(thread);
