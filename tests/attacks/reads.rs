@@ -9,7 +9,7 @@ use test_support::http2::Unread;
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::Setup;
-use test_support::talk::{agent_thread, copies, ok, until};
+use test_support::talk::{agent_thread, ok, until};
 
 use crate::siege::{MIB, Watch, rounds};
 
@@ -39,10 +39,14 @@ fn conversations(client: &Client, count: usize) -> Vec<String> {
     let message = json!({
         "role": "assistant", "id": "a1", "content": "hi", "additional_kwargs": {"tiny": items()},
     });
-    let edit = json!({"values": {"messages": [message]}, "as_node": "model"});
-    let thread = agent_thread(client);
-    ok(client.post(&format!("/threads/{thread}/state"), &edit), 200);
-    copies(client, thread, count)
+    let edit = json!({"values": {"messages": [message]}, "as_node": "model"}).to_string();
+    let one = |_| {
+        let thread = agent_thread(client);
+        let path = format!("/threads/{thread}/state");
+        ok(client.post_text(&path, &edit), 200);
+        thread
+    };
+    (0..count).map(one).collect()
 }
 
 /// Every client sends its request at the same time, and again until it is carried out: nobody is refused for
