@@ -12,7 +12,7 @@ use test_support::tables::{connect, file};
 use test_support::talk::{background, slow, until, with};
 
 use crate::locks::locked;
-use crate::siege::{MIB, Memory, Waits, Watch, rounds};
+use crate::siege::{MIB, Memory, Waits, Watch, pause, rounds};
 
 on_both_storages!(
     sixty_clients_on_one_thread_hold_up_nobody_else,
@@ -47,7 +47,7 @@ fn storm(client: &Client, thread: &str, work: impl FnOnce()) -> Vec<(u16, usize)
                         scope.spawn(move || post(number));
                     }
                 });
-                std::thread::sleep(EVERY.saturating_sub(begin.elapsed()));
+                std::thread::sleep(pause(EVERY).saturating_sub(begin.elapsed()));
             }
         });
         work();

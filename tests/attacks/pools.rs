@@ -13,7 +13,7 @@ use test_support::tables;
 use test_support::talk::{background, ok};
 
 use crate::locks::reached;
-use crate::siege::{MIB, Memory, Waits, rounds};
+use crate::siege::{MIB, Memory, Waits, pause, rounds};
 
 on_both_storages!(slow_reads_that_take_every_connection_delay_no_commit_of_a_run);
 
@@ -72,7 +72,7 @@ fn commits<T>(client: &Client, work: impl FnOnce() -> T) -> (Waits, T) {
                     Some(event) if event.name == "updates" => waits.push(last.elapsed()),
                     Some(_) => {}
                     None => {
-                        std::thread::sleep(REST);
+                        std::thread::sleep(pause(REST));
                         stream = open();
                     }
                 }

@@ -18,6 +18,11 @@ pub fn rounds() -> usize {
     set.map_or(1, |text| text.parse().unwrap())
 }
 
+/// How long clients pause that would take the processors as fast as they can; only in the short form, beside others.
+pub fn pause(short: Duration) -> Duration {
+    if rounds() == 1 { short } else { Duration::ZERO }
+}
+
 /// An answer, also when the server has to be asked again because it is busy.
 pub fn patiently(mut request: impl FnMut() -> Answer) -> Answer {
     loop {

@@ -11,7 +11,7 @@ use test_support::server::{Server, Setup};
 use test_support::talk::{agent_thread, background, fork, id_of, note, slow, until, with};
 
 use crate::locks::{Locked, locked, patient, waiting_statements};
-use crate::siege::{MIB, Waits, Watch, rounds};
+use crate::siege::{MIB, Waits, Watch, pause, rounds};
 
 /// Clients of each kind: in the short form twice as many as the server has connections.
 fn clients() -> usize {
@@ -61,7 +61,7 @@ fn others_go_on(place: &Place, server: &Server, client: &Client) {
         note(client, &thread, "n1");
         client.run(&client.thread(), &slow(1, 1));
         assert_eq!(in_line(place, server), 1);
-        sleep(PAUSE);
+        sleep(pause(PAUSE));
     }
     let took = begin.elapsed();
     assert!(took < HOLD + Duration::from_secs(3), "{took:?}");
