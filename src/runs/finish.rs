@@ -208,8 +208,6 @@ impl Service {
             // Another run took its place, or its thread was deleted: the run did not fail.
             FinalRow::Fenced => {
                 tracing::debug!(run = %run.id, thread = %run.thread, "run superseded");
-                // Readers go on in the log, where the next attempt writes.
-                handle.publisher.fence();
                 return None;
             }
             FinalRow::HandedOver => return None,
@@ -262,6 +260,10 @@ impl Service {
         if let FinalRow::Written(Some(positions)) = &mut written {
             frames.stored_at(mem::take(positions));
         } else {
+            if matches!(written, FinalRow::Fenced) {
+                // Readers go on in the log, where the next attempt writes.
+                publisher.fence();
+            }
             publisher.go_on();
             frames = LastFrames::default();
         }

@@ -224,7 +224,7 @@ impl Publisher {
     }
 
     /// Sends the `error` event of a run that has ended: class and message, as LangGraph names them. Its log, if it
-    /// has one, is complete: what the failure was is stored with the end of the run.
+    /// has one, is complete: what the failure of a run was whose thread goes with it is stored with its end.
     pub fn error(&self, class: &str, message: &str) {
         self.change(|state| {
             push_failure(&mut state.buffer, class, message);

@@ -158,12 +158,19 @@ impl Pipeline {
     /// # Errors
     /// A write has failed.
     pub async fn room(self: &Arc<Self>, bytes: usize) -> Result<(), Error> {
-        let has_room = self.state.lock().has_room(&self.limits, bytes);
-        if !has_room {
+        loop {
+            let mut ended = pin!(self.ended.notified());
+            ended.as_mut().enable();
+            {
+                let state = self.state.lock();
+                state.result()?;
+                if state.has_room(&self.limits, bytes) {
+                    return Ok(());
+                }
+            }
             self.let_go();
+            ended.await;
         }
-        self.wait_until(|state| state.has_room(&self.limits, bytes))
-            .await
     }
 
     /// Waits until everything is durable.

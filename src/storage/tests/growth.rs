@@ -401,7 +401,8 @@ async fn open_postgres(meter: &OfPostgres, _: &Server) -> crate::storage::postgr
 /// The database of a server that is not there. The measures of this process go where those of the server are.
 async fn open_sqlite(meter: &OfSqlite, server: &Server) -> crate::storage::sqlite::Store {
     let path = server.folder().join("data");
-    fs::hard_link(meter.file(), path.join("steps")).ok();
+    // Their folders may be on two file systems. The link is there already, if it was opened before.
+    std::os::unix::fs::symlink(meter.file(), path.join("steps")).ok();
     let options = crate::storage::sqlite::Options {
         path,
         synchronous_off: true,

@@ -133,7 +133,7 @@ impl LogWriter {
         };
         for (Pending { publisher, chunk }, position) in batch.into_iter().zip(positions) {
             match position {
-                None => publisher.refused(chunk.epoch),
+                None => publisher.refused(&chunk),
                 Some(position) => {
                     if let Some(before) = self.show(&publisher, &chunk, position) {
                         self.trim(&chunk, before).await;

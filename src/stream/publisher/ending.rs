@@ -49,10 +49,6 @@ impl Publisher {
     ///
     /// From here on nothing can be appended, until they are [stored](Self::ended) or [not](Self::go_on).
     pub async fn take_last(&self, failure: Option<(&str, &str)>) -> LastFrames {
-        if self.is_logged() {
-            // The first event of a run that has not begun.
-            self.start();
-        }
         loop {
             let mut notified = pin!(self.notify.notified());
             notified.as_mut().enable();
@@ -76,6 +72,10 @@ impl Publisher {
         };
         if logging.on_way > 0 {
             return None;
+        }
+        // The first event of a run that has not begun.
+        if self.started.set(()).is_ok() {
+            state.encoder.start(&mut state.buffer);
         }
         let mut sealed = state.buffer.seal_from(logging.next);
         logging.next = state.buffer.next();

@@ -240,12 +240,26 @@ impl Publisher {
         self.notify.notify_waiters();
     }
 
-    /// Learns that a chunk of this attempt was refused: another process executes the run, or has ended it.
-    pub(in crate::stream) fn refused(&self, epoch: Option<i64>) {
-        let owner = self.state.lock().logging.as_ref().and_then(|log| log.owner);
-        // One of an earlier attempt is not missed.
-        if owner.map(|owner| owner.epoch) == epoch {
+    /// Learns that a chunk was refused: if it is one of this attempt, another process executes the run or has ended it.
+    pub(in crate::stream) fn refused(&self, chunk: &NewChunk) {
+        let mut state = self.state.lock();
+        // Of a run that has ended, the writer has everything anew.
+        let Some(logging) = state.logging.as_mut().filter(|logging| !logging.is_ended) else {
+            return;
+        };
+        let is_own = logging.owner.map(|owner| owner.epoch) == chunk.epoch;
+        let first = u64::try_from(chunk.first).unwrap_or(0);
+        let mut writer = None;
+        if !is_own && first >= logging.visible {
+            // It was taken while this attempt began.
+            logging.next = first;
+            writer = state.queue();
+        }
+        drop(state);
+        if is_own {
             self.fence();
+        } else if let Some(writer) = writer {
+            writer.push(self.own.upgrade());
         }
     }
 

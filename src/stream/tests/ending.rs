@@ -233,6 +233,40 @@ async fn a_chunk_of_an_earlier_attempt_that_is_refused_does_not_end_the_stream_o
     assert!(rig.last().await.is_empty());
 }
 
+/// Another process has ended the run, of which this one learns before the log refuses the chunk.
+#[tokio::test(start_paused = true)]
+async fn a_chunk_that_is_refused_behind_the_end_is_appended_with_it() {
+    let mut rig = Rig::new();
+    rig.send(1);
+    for _ in 0..10 {
+        yield_now().await;
+    }
+    rig.publisher.fence();
+    assert!(rig.publisher.log_end(None));
+    rig.write(false).await;
+    rig.write(true).await;
+    assert_eq!(rig.log(), [(1, 2, None), (3, 3, None)]);
+    assert_eq!(rig.shown(), [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chunk_that_was_taken_while_an_attempt_began_is_appended_by_it() {
+    let mut rig = Rig::new();
+    rig.publisher.start();
+    rig.publisher.begin_attempt(2, 1_000_000_000);
+    for _ in 0..10 {
+        yield_now().await;
+    }
+    // Under the epoch of the one before.
+    rig.own(EPOCH + 1);
+    rig.write(false).await;
+    rig.write(true).await;
+    let first = 1_000_000_001;
+    assert_eq!(rig.log(), [(first, first, Some(EPOCH + 1))]);
+    assert!(rig.shown().is_empty());
+    assert_eq!(rig.publisher.last(), first as u64);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_has_not_begun_begins_with_its_end() {
     let rig = Rig::new();

@@ -287,7 +287,7 @@ async fn a_stream_ends_with_its_run<S: Rooms>(store: &S, thread: ThreadId) {
     let positions = store.finish(finish.clone()).await.unwrap();
     assert_eq!(positions.len(), 1);
     match store.finish(finish).await {
-        Ok(again) => assert_eq!(again, positions),
+        Ok(again) => assert!(again.is_empty(), "{again:?}"),
         // SQLite loses no reply.
         Err(error) => assert!(matches!(error, Error::Fenced), "{error}"),
     }

@@ -114,10 +114,17 @@ pub(crate) struct Ended {
 }
 
 /// Which ends share one statement, and which follow, each in its own: the events of a thread are numbered
-/// one after the other.
+/// one after the other. Those with frames come first, so that few positions are locked by statements of their own.
 pub(super) fn divide(ends: &[End]) -> (Vec<usize>, Vec<usize>) {
     let mut threads = HashSet::new();
-    (0..ends.len()).partition(|&at| threads.insert(ends[at].0.slot.thread))
+    let mut order: Vec<usize> = (0..ends.len()).collect();
+    order.sort_by_key(|&at| ends[at].0.frames.is_empty());
+    let (mut shared, apart): (Vec<_>, Vec<_>) = order
+        .into_iter()
+        .partition(|&at| threads.insert(ends[at].0.slot.thread));
+    // In the order of their branches.
+    shared.sort_unstable();
+    (shared, apart)
 }
 
 /// The ends that share a statement, as one array per column.
