@@ -27,8 +27,8 @@ const LAST_FRAMES: u64 = 256 << 10;
 /// What became of a final row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FinalRow {
-    /// It is durable; where the last frames of the stream are in the log, if they are stored with it.
-    Written(Option<Vec<i64>>),
+    /// It is durable; where the frames that were stored with it are in the log, as far as that is known.
+    Written(Vec<i64>),
     /// What the run left cannot be stored: a row that says only that is durable.
     Replaced,
     /// Another process has ended the run or taken it over: its row is the truth.
@@ -69,8 +69,9 @@ impl Service {
         if publisher.unlogged_bytes() <= LAST_FRAMES {
             frames = self.take_last(publisher, None).await;
         }
-        let has_none = |frames: &LastFrames| publisher.is_logged() && frames.is_empty();
-        let Some(mut frames) = frames.filter(|frames| !has_none(frames)) else {
+        // A stream that has a log has its end at least.
+        let is_logged = publisher.is_logged();
+        let Some(mut frames) = frames.filter(|frames| !is_logged || !frames.is_empty()) else {
             if let Err(error) = rest.write().await {
                 finished.result = Err(error.into());
                 finished.last = None;
@@ -183,7 +184,7 @@ impl Service {
             is_foreign: handle.is_foreign,
         });
         let (row, frames) = match ended {
-            Some(frames) => (FinalRow::Written(None), frames),
+            Some(frames) => (FinalRow::Written(vec![]), frames),
             None => {
                 let row = Finish {
                     slot: at,
@@ -257,17 +258,17 @@ impl Service {
             row.slot = slot;
             written = self.write_final_row(&mut row, Some(publisher)).await;
         }
-        if let FinalRow::Written(Some(positions)) = &mut written {
-            frames.stored_at(mem::take(positions));
-        } else {
-            if matches!(written, FinalRow::Fenced) {
-                // Readers go on in the log, where the next attempt writes.
-                publisher.fence();
+        match &mut written {
+            // The row may have been refused with them.
+            FinalRow::Written(positions) if !row.frames.is_empty() => {
+                frames.stored_at(mem::take(positions));
+                return (written, frames);
             }
-            publisher.go_on();
-            frames = LastFrames::default();
+            // Readers go on in the log, where the next attempt writes.
+            FinalRow::Fenced => publisher.fence(),
+            _ => publisher.go_on(),
         }
-        (written, frames)
+        (written, LastFrames::default())
     }
 
     /// Shows the end of a run that this process executed, once its final row is durable.
@@ -315,22 +316,19 @@ impl Service {
     ) -> FinalRow {
         use crate::checkpoint::Error::Fenced;
         fail_point!("runs::before_finish");
-        let mut has_frames = publisher.is_some();
         let (mut wait, mut refusals, mut is_replaced) = (FIRST_PAUSE, 0, false);
         loop {
             let error = match self.shared.parts.runs.finish(finish.clone()).await {
                 Ok(_) if is_replaced => return FinalRow::Replaced,
-                Ok(positions) => return FinalRow::Written(has_frames.then_some(positions)),
+                Ok(positions) => return FinalRow::Written(positions),
                 Err(Fenced) => return FinalRow::Fenced,
                 Err(error) => error,
             };
             tracing::error!(run = %finish.run, %error, "the end of a run could not be stored");
             if !error.may_pass() {
                 refusals += 1;
-                let frames = mem::take(&mut finish.frames);
-                if let Some(publisher) = publisher
-                    && mem::take(&mut has_frames)
-                    && !frames.is_empty()
+                if !mem::take(&mut finish.frames).is_empty()
+                    && let Some(publisher) = publisher
                 {
                     // Nobody appends them once the run has ended.
                     publisher.go_on();

@@ -158,19 +158,8 @@ impl Pipeline {
     /// # Errors
     /// A write has failed.
     pub async fn room(self: &Arc<Self>, bytes: usize) -> Result<(), Error> {
-        loop {
-            let mut ended = pin!(self.ended.notified());
-            ended.as_mut().enable();
-            {
-                let state = self.state.lock();
-                state.result()?;
-                if state.has_room(&self.limits, bytes) {
-                    return Ok(());
-                }
-            }
-            self.let_go();
-            ended.await;
-        }
+        self.wait_until(|state| state.has_room(&self.limits, bytes))
+            .await
     }
 
     /// Waits until everything is durable.
@@ -178,7 +167,6 @@ impl Pipeline {
     /// # Errors
     /// A write has failed.
     pub async fn drained(self: &Arc<Self>) -> Result<(), Error> {
-        self.let_go();
         self.wait_until(|state| state.count == 0).await
     }
 
@@ -254,7 +242,8 @@ impl Pipeline {
         }
     }
 
-    async fn wait_until(&self, is_ready: impl Fn(&State) -> bool) -> Result<(), Error> {
+    /// Waits, and lets go of what is deferred meanwhile.
+    async fn wait_until(self: &Arc<Self>, is_ready: impl Fn(&State) -> bool) -> Result<(), Error> {
         loop {
             let mut ended = pin!(self.ended.notified());
             ended.as_mut().enable();
@@ -265,6 +254,7 @@ impl Pipeline {
                     return Ok(());
                 }
             }
+            self.let_go();
             ended.await;
         }
     }

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use const_format::concatcp;
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
@@ -29,10 +30,28 @@ macro_rules! supersede {
 
 pub(super) use supersede;
 
+/// Inserts the chunks `g`, numbered by `n`: each thread takes as many positions as its chunks have frames, and `q` has
+/// the chunks with theirs.
+pub(super) const INSERT: &str = "
+p AS (
+  INSERT INTO stream_positions AS s (thread_id, tree_id, last, added, first)
+  SELECT g.thread_id, g.tree_id, (extract(epoch FROM now()) * 1000000)::bigint + sum(g.last_seq - g.first_seq + 1)::bigint,
+         sum(g.last_seq - g.first_seq + 1)::bigint, (extract(epoch FROM now()) * 1000000)::bigint
+    FROM g GROUP BY g.thread_id, g.tree_id ORDER BY g.thread_id
+  ON CONFLICT (thread_id, tree_id) DO UPDATE SET last = s.last + EXCLUDED.added, added = EXCLUDED.added
+  RETURNING s.thread_id, s.last - s.added AS base),
+q AS (
+  SELECT g.*, (p.base + 1 + sum(g.last_seq - g.first_seq + 1) OVER (PARTITION BY g.thread_id ORDER BY g.n)
+         - (g.last_seq - g.first_seq + 1))::bigint AS position FROM g JOIN p ON p.thread_id = g.thread_id),
+i AS (
+  INSERT INTO run_events (run_id, first_seq, tree_id, last_seq, thread_id, position, checkpoint_id, frames, temporary, principal, bytes)
+  SELECT q.run_id, q.first_seq, q.tree_id, q.last_seq, q.thread_id, q.position, q.checkpoint_id, q.frames, q.temporary, q.principal, q.bytes FROM q)";
+
 /// The rows of the runs are locked in their order, and then those of the positions, so that two
 /// processes do not wait for each other. The lock of a run is shared: it only waits for whoever takes
 /// the run over. What a lost reply makes its writer send again is found.
-const APPEND: &str = "
+const APPEND: &str = concatcp!(
+    "
 WITH c AS MATERIALIZED (
   SELECT x.* FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::uuid[], $8::bytea[], $9::bool[],
               $10::text[], $11::bigint[])
@@ -45,21 +64,11 @@ w AS MATERIALIZED (
   SELECT c.n, e.position FROM c CROSS JOIN LATERAL (
     SELECT e.position FROM run_events e WHERE e.run_id = c.run_id AND e.first_seq = c.first_seq LIMIT 1) e),
 g AS MATERIALIZED (
-  SELECT c.* FROM c WHERE (c.epoch IS NULL OR c.run_id IN (SELECT f.run_id FROM f)) AND c.n NOT IN (SELECT w.n FROM w)),
-p AS (
-  INSERT INTO stream_positions AS s (thread_id, tree_id, last, added, first)
-  SELECT g.thread_id, g.tree_id, (extract(epoch FROM now()) * 1000000)::bigint + sum(g.last_seq - g.first_seq + 1)::bigint,
-         sum(g.last_seq - g.first_seq + 1)::bigint, (extract(epoch FROM now()) * 1000000)::bigint
-    FROM g GROUP BY g.thread_id, g.tree_id ORDER BY g.thread_id
-  ON CONFLICT (thread_id, tree_id) DO UPDATE SET last = s.last + EXCLUDED.added, added = EXCLUDED.added
-  RETURNING s.thread_id, s.last - s.added AS base),
-q AS (
-  SELECT g.*, p.base + 1 + sum(g.last_seq - g.first_seq + 1) OVER (PARTITION BY g.thread_id ORDER BY g.n) - (g.last_seq - g.first_seq + 1) AS position
-    FROM g JOIN p ON p.thread_id = g.thread_id),
-i AS (
-  INSERT INTO run_events (run_id, first_seq, tree_id, last_seq, thread_id, position, checkpoint_id, frames, temporary, principal, bytes)
-  SELECT q.run_id, q.first_seq, q.tree_id, q.last_seq, q.thread_id, q.position, q.checkpoint_id, q.frames, q.temporary, q.principal, q.bytes FROM q)
-SELECT q.n, q.position::bigint AS position FROM q UNION ALL SELECT w.n, w.position FROM w";
+  SELECT c.* FROM c WHERE (c.epoch IS NULL OR c.run_id IN (SELECT f.run_id FROM f)) AND c.n NOT IN (SELECT w.n FROM w)),",
+    INSERT,
+    "
+SELECT q.n, q.position FROM q UNION ALL SELECT w.n, w.position FROM w"
+);
 
 /// The chunk that begins last before a number may have the frame behind it; those before that one end earlier.
 const OF_RUN: &str = "
@@ -116,20 +125,8 @@ DELETE FROM ended_runs WHERE ctid = ANY (ARRAY(
   SELECT ctid FROM ended_runs WHERE ended_at < now() - make_interval(secs => $1) LIMIT $2 FOR UPDATE SKIP LOCKED))";
 
 pub(super) async fn append_chunks(db: &Object, chunks: &[NewChunk]) -> Result<Vec<Option<i64>>> {
-    let mut rows = Rows::default();
-    for chunk in chunks {
-        rows.trees.push(chunk.tree.0);
-        rows.runs.push(chunk.run.0);
-        rows.threads.push(chunk.thread.0);
-        rows.epochs.push(chunk.epoch);
-        rows.firsts.push(chunk.first);
-        rows.lasts.push(chunk.last);
-        rows.checkpoints.push(chunk.checkpoint.map(|id| id.0));
-        rows.frames.push(&chunk.frames);
-        rows.temporary.push(chunk.temporary);
-        rows.principals.push(chunk.principal.as_deref());
-        rows.bytes.push(chunk.bytes());
-    }
+    let mut rows = Chunks::default();
+    chunks.iter().for_each(|chunk| rows.add(chunk));
     let statement = prepare(db, APPEND).await?;
     let params: [&(dyn ToSql + Sync); 11] = [
         &rows.trees,
@@ -157,18 +154,34 @@ pub(super) async fn append_chunks(db: &Object, chunks: &[NewChunk]) -> Result<Ve
 
 /// Columns of chunks.
 #[derive(Default)]
-struct Rows<'a> {
+pub(super) struct Chunks<'a> {
     trees: Vec<Uuid>,
     runs: Vec<Uuid>,
     threads: Vec<Uuid>,
     epochs: Vec<Option<i64>>,
-    firsts: Vec<i64>,
-    lasts: Vec<i64>,
-    checkpoints: Vec<Option<Uuid>>,
-    frames: Vec<&'a [u8]>,
+    pub(super) firsts: Vec<i64>,
+    pub(super) lasts: Vec<i64>,
+    pub(super) checkpoints: Vec<Option<Uuid>>,
+    pub(super) frames: Vec<&'a [u8]>,
     temporary: Vec<bool>,
-    principals: Vec<Option<&'a str>>,
-    bytes: Vec<i64>,
+    pub(super) principals: Vec<Option<&'a str>>,
+    pub(super) bytes: Vec<i64>,
+}
+
+impl<'a> Chunks<'a> {
+    pub(super) fn add(&mut self, chunk: &'a NewChunk) {
+        self.trees.push(chunk.tree.0);
+        self.runs.push(chunk.run.0);
+        self.threads.push(chunk.thread.0);
+        self.epochs.push(chunk.epoch);
+        self.firsts.push(chunk.first);
+        self.lasts.push(chunk.last);
+        self.checkpoints.push(chunk.checkpoint.map(|id| id.0));
+        self.frames.push(&chunk.frames);
+        self.temporary.push(chunk.temporary);
+        self.principals.push(chunk.principal.as_deref());
+        self.bytes.push(chunk.bytes());
+    }
 }
 
 pub(super) async fn chunks_of_run(db: &Object, run: RunId, after: i64) -> Result<Vec<LogChunk>> {

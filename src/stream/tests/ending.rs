@@ -123,6 +123,13 @@ impl Rig {
         self.publisher.emit(custom(Value::Int(number)));
     }
 
+    /// Until the writer has taken what there is.
+    async fn taken(&self) {
+        for _ in 0..10 {
+            yield_now().await;
+        }
+    }
+
     /// Lets the log take what is on its way, or refuse it.
     async fn write(&self, takes: bool) {
         self.turns.send(takes).unwrap();
@@ -157,9 +164,7 @@ fn numbers(last: &LastFrames) -> Vec<(i64, i64)> {
 async fn what_is_on_its_way_is_stored_before_the_last_frames_are_taken() {
     let mut rig = Rig::new();
     rig.send(1);
-    for _ in 0..10 {
-        yield_now().await;
-    }
+    rig.taken().await;
     // The first event and this one are with the log.
     rig.send(2);
     assert!(rig.last().now_or_never().is_none());
@@ -216,9 +221,7 @@ async fn last_frames_without_positions_are_appended_by_the_writer() {
 async fn a_chunk_of_an_earlier_attempt_that_is_refused_does_not_end_the_stream_of_the_next() {
     let mut rig = Rig::new();
     rig.send(1);
-    for _ in 0..10 {
-        yield_now().await;
-    }
+    rig.taken().await;
     rig.publisher.begin_attempt(2, 1_000_000_000);
     rig.own(EPOCH + 1);
     rig.send(2);
@@ -238,9 +241,7 @@ async fn a_chunk_of_an_earlier_attempt_that_is_refused_does_not_end_the_stream_o
 async fn a_chunk_that_is_refused_behind_the_end_is_appended_with_it() {
     let mut rig = Rig::new();
     rig.send(1);
-    for _ in 0..10 {
-        yield_now().await;
-    }
+    rig.taken().await;
     rig.publisher.fence();
     assert!(rig.publisher.log_end(None));
     rig.write(false).await;
@@ -254,9 +255,7 @@ async fn a_chunk_that_was_taken_while_an_attempt_began_is_appended_by_it() {
     let mut rig = Rig::new();
     rig.publisher.start();
     rig.publisher.begin_attempt(2, 1_000_000_000);
-    for _ in 0..10 {
-        yield_now().await;
-    }
+    rig.taken().await;
     // Under the epoch of the one before.
     rig.own(EPOCH + 1);
     rig.write(false).await;

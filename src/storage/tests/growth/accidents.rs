@@ -66,6 +66,20 @@ async fn start<S: Rooms>(store: &S, new: NewRun) -> (Run, Slot) {
     }
 }
 
+/// The run has succeeded.
+fn end_of(run: &Run, slot: Slot) -> Finish {
+    Finish {
+        slot,
+        run: run.id,
+        status: Status::Success,
+        outcome: Outcome::Idle,
+        error: None,
+        delete_thread: false,
+        left: None,
+        frames: vec![],
+    }
+}
+
 /// All of it.
 pub(super) async fn happen<S: Rooms>(store: &S, tree: &Tree) {
     let thread = thread_of(&tree.thread);
@@ -208,14 +222,9 @@ async fn temporary<S: Rooms>(store: &S) {
         is_foreign: true,
     };
     let finish = Finish {
-        slot,
-        run: run.id,
-        status: Status::Success,
-        outcome: Outcome::Idle,
-        error: None,
         delete_thread: true,
         left: Some(left),
-        frames: vec![],
+        ..end_of(&run, slot)
     };
     store.finish(finish).await.unwrap();
 }
@@ -275,14 +284,8 @@ async fn a_stream_ends_with_its_run<S: Rooms>(store: &S, thread: ThreadId) {
     };
     let (run, slot) = start(store, new).await;
     let finish = Finish {
-        slot,
-        run: run.id,
-        status: Status::Success,
-        outcome: Outcome::Idle,
-        error: None,
-        delete_thread: false,
-        left: None,
         frames: vec![chunk(thread, run.id, 1, false)],
+        ..end_of(&run, slot)
     };
     let positions = store.finish(finish.clone()).await.unwrap();
     assert_eq!(positions.len(), 1);

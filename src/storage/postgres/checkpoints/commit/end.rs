@@ -13,8 +13,8 @@ use crate::{
     storage::postgres::{
         columns::{Json, Params, column},
         connection::{Failure, Object, prepare},
+        log::{self, Chunks},
     },
-    stream::log::NewChunk,
     tree::event::codes::event_code,
 };
 
@@ -68,23 +68,13 @@ SELECT r.n::int AS n, r.awaited, NULL::bigint AS position FROM r"
 const FINISH_LOGGED: &str = concatcp!(
     ENDS,
     ",
-x AS (
-  SELECT e.n, e.tree_id, e.thread_id, e.run_id, x.* FROM e JOIN unnest($10::bigint[], $11::bigint[], $12::bigint[], $13::uuid[], $14::bytea[], $15::text[], $16::bigint[])
-    WITH ORDINALITY x(of_run, first_seq, last_seq, checkpoint_id, frames, principal, bytes, i) ON x.of_run = e.n),
-p AS (
-  INSERT INTO stream_positions AS s (thread_id, tree_id, last, added, first)
-  SELECT x.thread_id, x.tree_id, (extract(epoch FROM now()) * 1000000)::bigint + sum(x.last_seq - x.first_seq + 1)::bigint,
-         sum(x.last_seq - x.first_seq + 1)::bigint, (extract(epoch FROM now()) * 1000000)::bigint
-    FROM x GROUP BY x.thread_id, x.tree_id ORDER BY x.thread_id
-  ON CONFLICT (thread_id, tree_id) DO UPDATE SET last = s.last + EXCLUDED.added, added = EXCLUDED.added
-  RETURNING s.thread_id, s.last - s.added AS base),
-q AS (
-  SELECT x.*, (p.base + 1 + sum(x.last_seq - x.first_seq + 1) OVER (PARTITION BY x.thread_id ORDER BY x.i) - (x.last_seq - x.first_seq + 1))::bigint AS position
-    FROM x JOIN p ON p.thread_id = x.thread_id),
-i AS (
-  INSERT INTO run_events (run_id, first_seq, tree_id, last_seq, thread_id, position, checkpoint_id, frames, temporary, principal, bytes)
-  SELECT q.run_id, q.first_seq, q.tree_id, q.last_seq, q.thread_id, q.position, q.checkpoint_id, q.frames, false, q.principal, q.bytes FROM q)
-SELECT r.n::int AS n, r.awaited, q.position FROM r LEFT JOIN q ON q.n = r.n ORDER BY r.n, q.i"
+g AS (
+  SELECT e.n AS of_run, e.tree_id, e.thread_id, e.run_id, x.first_seq, x.last_seq, x.checkpoint_id, x.frames, false AS temporary, x.principal, x.bytes, x.n
+    FROM e JOIN unnest($10::bigint[], $11::bigint[], $12::bigint[], $13::uuid[], $14::bytea[], $15::text[], $16::bigint[])
+    WITH ORDINALITY x(of_run, first_seq, last_seq, checkpoint_id, frames, principal, bytes, n) ON x.of_run = e.n),",
+    log::INSERT,
+    "
+SELECT r.n::int AS n, r.awaited, q.position FROM r LEFT JOIN q ON q.of_run = r.n ORDER BY r.n, q.n"
 );
 
 /// Which statement ends these runs.
@@ -139,32 +129,9 @@ struct Columns<'a> {
     statuses: Vec<&'static str>,
     have_logs: Vec<bool>,
     heads: Vec<Option<Uuid>>,
-    frames: Frames<'a>,
-}
-
-/// The last frames of the runs.
-#[derive(Default)]
-struct Frames<'a> {
-    /// The numbers of their ends.
-    ends: Vec<i64>,
-    firsts: Vec<i64>,
-    lasts: Vec<i64>,
-    checkpoints: Vec<Option<Uuid>>,
-    frames: Vec<&'a [u8]>,
-    principals: Vec<Option<&'a str>>,
-    bytes: Vec<i64>,
-}
-
-impl<'a> Frames<'a> {
-    fn add(&mut self, end: usize, chunk: &'a NewChunk) {
-        self.ends.push(i64::try_from(end).unwrap_or(i64::MAX));
-        self.firsts.push(chunk.first);
-        self.lasts.push(chunk.last);
-        self.checkpoints.push(chunk.checkpoint.map(|id| id.0));
-        self.frames.push(&chunk.frames);
-        self.principals.push(chunk.principal.as_deref());
-        self.bytes.push(chunk.bytes());
-    }
+    /// The last frames of the runs, and the numbers of the ends that they belong to.
+    frames: Chunks<'a>,
+    of_runs: Vec<i64>,
 }
 
 impl<'a> Columns<'a> {
@@ -179,7 +146,9 @@ impl<'a> Columns<'a> {
         self.have_logs.push(!finish.delete_thread);
         self.heads.push(head.map(|id| id.0));
         for chunk in &finish.frames {
-            self.frames.add(self.runs.len(), chunk);
+            let number = i64::try_from(self.runs.len()).unwrap_or(i64::MAX);
+            self.of_runs.push(number);
+            self.frames.add(chunk);
         }
     }
 }
@@ -211,7 +180,7 @@ pub(crate) async fn send<'a>(
     if statement.params().len() > params.len() {
         let frames = &columns.frames;
         params.extend([
-            &frames.ends as &(dyn ToSql + Sync),
+            &columns.of_runs as &(dyn ToSql + Sync),
             &frames.firsts,
             &frames.lasts,
             &frames.checkpoints,
