@@ -69,7 +69,8 @@ async function ofAThread(client) {
   const parts = [];
   const first = reader.next();
   for (let n = 0; n < 2; n++) {
-    await client.runs.wait(thread, "counter", { input: { count: n, log: [] }, streamMode: "values", streamResumable: true });
+    // Stored, so that they are shown however late the reader is connected.
+    await events(client.runs.stream(thread, "counter", { input: { count: n, log: [] }, streamMode: "values", streamResumable: true }));
   }
   for (let ends = 0, part = await first; ; part = await reader.next()) {
     parts.push([part.value.event, part.value.data]);
