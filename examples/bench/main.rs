@@ -11,6 +11,7 @@
 //! `TEST_DATABASE_URL` names a cluster; `make bench` starts one. A peer is a program that prints its
 //! address as its first line and serves the graphs of `bench_server` by the same protocol.
 //! `BENCH_ONLY=sqlite` or `postgres` measures one storage; `BENCH_PAGE` is the folder for the page.
+//! `BENCH_CLIENTS=8` drives one storage by so many clients and does nothing else, so that a profiler can watch.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,6 +26,7 @@ mod measures;
 mod page;
 mod process;
 mod sizes;
+mod usage;
 mod workloads;
 
 use std::{
@@ -67,7 +69,7 @@ impl Plan {
             Self {
                 span: Duration::from_secs(5),
                 rounds: 3,
-                turns: 1000,
+                turns: 2000,
                 reads: 300,
                 in_flight: 10_000,
             }
@@ -180,7 +182,7 @@ impl Book {
 // One thread drives all clients: more would take processors from the server and the database, which share them.
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let plan = Plan::of_environment();
+    let (plan, begin) = (Plan::of_environment(), tokio::time::Instant::now());
     let only = std::env::var("BENCH_ONLY").unwrap_or_default();
     let before = std::env::var("BENCH_BEFORE").unwrap_or_default();
     if !before.is_empty() {
@@ -189,6 +191,15 @@ async fn main() {
         return;
     }
     let (mut book, program) = (Book::default(), process::own_build());
+    if let Ok(clients) = std::env::var("BENCH_CLIENTS") {
+        let clients = clients.parse().expect("BENCH_CLIENTS is a number");
+        let storage = match std::env::var("TEST_DATABASE_URL") {
+            Ok(url) if only != "sqlite" => Storage::postgres(&url, &program),
+            _ => Storage::sqlite(&program),
+        };
+        measures::load(&mut book, plan, &storage, clients).await;
+        return;
+    }
     println!("{}", page::HEAD);
     if only != "postgres" {
         measure(&mut book, plan, || Storage::sqlite(&program)).await;
@@ -208,6 +219,7 @@ async fn main() {
         measures::measure_peer(&mut book, plan, name, script).await;
     }
     println!("\nWhat fell short:\n\n{}", page::shortfalls(&book.figures));
+    println!("This took {} s.", begin.elapsed().as_secs());
     let folder = std::env::var("BENCH_PAGE").unwrap_or_default();
     if !folder.is_empty() {
         let folder = std::path::Path::new(&folder);
@@ -249,10 +261,11 @@ async fn measure(book: &mut Book, plan: Plan, storage: impl Fn() -> Storage) {
     drop(server);
     measures::chats(book, plan, &storage()).await;
     measures::process_figures(book, &storage()).await;
+    measures::calls(book, &storage()).await;
     let fresh = storage();
     if let Place::Postgres(_) = fresh.place {
         measures::commits(book, &fresh).await;
-        measures::takeover(book, &fresh).await;
     }
+    measures::takeover(book, &fresh).await;
     measures::in_flight(book, plan, &storage()).await;
 }

@@ -10,6 +10,7 @@ use crate::{
     page::Goal,
     process::Server,
     sizes,
+    usage::{Calls, Usage},
     workloads::{self, Chat, quantile},
 };
 
@@ -22,21 +23,19 @@ pub async fn supersteps(book: &mut Book, plan: Plan, storage: &Storage) {
         let (mut shares, mut notes, mut loads) = (vec![], vec![], vec![]);
         for _ in 0..plan.rounds {
             let (ceiling, own) = storage.ceilings(clients.min(64), plan.span);
-            let (before, database) = (server.cpu(), storage.database_cpu());
+            let before = Usage::of(&server, storage);
             let load = workloads::seq10(&server.address, clients, plan.span).await;
-            let runs = load.latencies.len() as f64;
-            let cpu = (server.cpu() - before).as_secs_f64() * 1000.0 / runs;
-            let database = (storage.database_cpu() - database).as_secs_f64() * 1000.0 / runs;
+            let usage = Usage::of(&server, storage).since(before, load.latencies.len());
             let steps = load.runs_per_second * SUPERSTEPS;
             shares.push(100.0 * steps / ceiling);
             notes.push((steps, ceiling, own));
-            loads.push((load, cpu, database));
+            loads.push((load, usage));
         }
         let by_share = |a: &usize, b: &usize| shares[*a].total_cmp(&shares[*b]);
         let mut order: Vec<usize> = (0..shares.len()).collect();
         order.sort_by(by_share);
         let middle = order[order.len() / 2];
-        let ((steps, ceiling, own), (load, cpu, database)) = (notes[middle], &loads[middle]);
+        let ((steps, ceiling, own), (load, usage)) = (notes[middle], &loads[middle]);
         let (name, postgres) = (storage.name(), matches!(storage.place, Place::Postgres(_)));
         let goal = match (clients, postgres) {
             (8, true) => Goal::AtLeast(100.0),
@@ -77,10 +76,17 @@ pub async fn supersteps(book: &mut Book, plan: Plan, storage: &Storage) {
         };
         book.add(
             format!("{name}: processor of the server a run, {clients} clients"),
-            *cpu,
+            usage.server,
             "ms",
             goal,
-            format!("database {database:.2} ms"),
+            format!("database {:.2} ms", usage.database),
+        );
+        book.add(
+            format!("{name}: context switches of the server a run, {clients} clients"),
+            usage.switches,
+            "",
+            Goal::None,
+            String::new(),
         );
         match clients {
             8 => at_eight = load.runs_per_second,
@@ -98,11 +104,54 @@ pub async fn supersteps(book: &mut Book, plan: Plan, storage: &Storage) {
                     p99,
                     "ms",
                     Goal::AtMost(600.0),
-                    String::new(),
+                    "the updates of every run are counted: none was lost".to_owned(),
                 );
             }
             _ => {}
         }
+    }
+}
+
+/// One load alone, of four times the usual time.
+pub async fn load(book: &mut Book, plan: Plan, storage: &Storage, clients: usize) {
+    let (server, name) = (storage.server(), storage.name());
+    workloads::seq10(&server.address, clients, Duration::from_millis(500)).await;
+    let before = Usage::of(&server, storage);
+    let load = workloads::seq10(&server.address, clients, 4 * plan.span).await;
+    let usage = Usage::of(&server, storage).since(before, load.latencies.len());
+    let note = format!(
+        "processor {:.2} and {:.2} ms a run, {:.1} context switches",
+        usage.server, usage.database, usage.switches
+    );
+    book.add(
+        format!("{name}: supersteps/s, {clients} clients"),
+        load.runs_per_second * SUPERSTEPS,
+        "",
+        Goal::None,
+        note,
+    );
+}
+
+/// System calls of a run, where `perf` is there to count them.
+pub async fn calls(book: &mut Book, storage: &Storage) {
+    let (server, name) = (storage.server(), storage.name());
+    for clients in [1, 8, 64] {
+        workloads::seq10(&server.address, clients, Duration::from_millis(500)).await;
+        let calls = Calls::begin(server.id());
+        let load = workloads::seq10(&server.address, clients, Duration::from_secs(1)).await;
+        let Some(calls) = calls.and_then(Calls::end) else {
+            println!(
+                "System calls were not counted: that takes `perf`, and the right to watch the kernel"
+            );
+            return;
+        };
+        book.add(
+            format!("{name}: system calls of the server a run, {clients} clients"),
+            calls / load.latencies.len() as f64,
+            "",
+            Goal::None,
+            String::new(),
+        );
     }
 }
 
@@ -195,27 +244,50 @@ pub async fn chats(book: &mut Book, plan: Plan, storage: &Storage) {
         Goal::AtMost(2.1),
         String::new(),
     );
-    chat.continue_to(plan.turns).await;
-    let median = |part: &[f64]| {
-        let mut part = part.to_vec();
-        part.sort_by(f64::total_cmp);
-        quantile(&part, 0.5)
-    };
-    let (first, last) = (
-        median(&chat.turns[5..25]),
-        median(&chat.turns[plan.turns - 20..]),
-    );
-    let note = format!(
-        "{first:.2} ms at 20 messages, {last:.2} ms at {}",
-        2 * plan.turns
-    );
-    book.add(
-        format!("{name}: a turn of a long chat, of one of a short one"),
-        last / first,
-        "",
-        Goal::AtMost(1.2),
-        note,
-    );
+    let mut whole = 0.0;
+    for (turns, messages) in [(plan.turns / 2, plan.turns), (plan.turns, 2 * plan.turns)] {
+        chat.continue_to(turns).await;
+        let (first, last) = (
+            middle_of(&chat.turns[5..25]),
+            middle_of(&chat.turns[turns - 20..]),
+        );
+        book.add(
+            format!("{name}: a turn at {messages} messages, of one at 20"),
+            last / first,
+            "",
+            Goal::AtMost(1.2),
+            format!("{first:.2} ms at 20 messages, {last:.2} ms at {messages}"),
+        );
+        let half = whole;
+        whole = sizes::of(storage).await.whole as f64;
+        if turns == plan.turns {
+            let (first, last) = (
+                middle_of(&chat.turns[..5]),
+                middle_of(&chat.turns[turns - 5..]),
+            );
+            book.add(
+                format!("{name}: the last five of {turns} turns, of the first five"),
+                last / first,
+                "",
+                Goal::AtMost(1.2),
+                format!("medians {first:.2} and {last:.2} ms"),
+            );
+            book.add(
+                format!("{name}: bytes of {turns} turns, of those of {}", turns / 2),
+                whole / half,
+                "",
+                Goal::AtMost(2.1),
+                String::new(),
+            );
+        }
+    }
+}
+
+/// The median of values in any order.
+fn middle_of(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    quantile(&values, 0.5)
 }
 
 /// Memory and the time to start.
@@ -281,7 +353,8 @@ pub async fn commits(book: &mut Book, storage: &Storage) {
     );
 }
 
-/// From the death of a process to the end of its run in another one.
+/// From the death of a process to the end of its run in another one: on Postgres one that is there, on SQLite one
+/// that is started then.
 pub async fn takeover(book: &mut Book, storage: &Storage) {
     let mut times = vec![];
     for _ in 0..3 {
@@ -291,9 +364,10 @@ pub async fn takeover(book: &mut Book, storage: &Storage) {
         while workloads::status(&mut client, &run).await == "pending" {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let second = storage.server();
+        let there = matches!(storage.place, Place::Postgres(_)).then(|| storage.server());
         first.kill();
         let begin = Instant::now();
+        let second = there.unwrap_or_else(|| storage.server());
         let mut client = Client::connect(&second.address).await;
         while workloads::status(&mut client, &run).await != "success" {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -303,7 +377,7 @@ pub async fn takeover(book: &mut Book, storage: &Storage) {
     times.sort_by(f64::total_cmp);
     let worst = times[times.len() - 1];
     book.add(
-        "Postgres: takeover after kill -9, worst of 3".to_owned(),
+        format!("{}: takeover after kill -9, worst of 3", storage.name()),
         worst,
         "s",
         Goal::AtMost(8.0),

@@ -65,6 +65,11 @@ impl Server {
         }
     }
 
+    /// Its number as a process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Processor time that the server and what it started used until now.
     pub fn cpu(&self) -> Duration {
         tree_cpu(self.child.id())
