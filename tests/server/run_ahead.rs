@@ -20,6 +20,7 @@ use test_support::{
 };
 
 mod borders;
+mod repeats;
 
 on_both_storages!(
     a_stream_that_can_be_resumed_shows_nothing_that_a_crash_takes_back,
