@@ -7,7 +7,7 @@ mod starting_point;
 
 pub use memory::RunMemory;
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use futures::FutureExt;
 use tokio::time::Instant;
@@ -35,6 +35,9 @@ use crate::{
     tree::{self, Outcome},
     value::Value,
 };
+
+/// How an attempt of a run ended, and the graph that it executed.
+type AttemptEnd = Result<(Arc<Registered>, engine::Finished), Error>;
 
 /// How a run comes to be executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,11 +170,8 @@ impl Service {
         let finished = loop {
             let span = trace::run(run.id, run.thread, run.attempt, run.traceparent());
             let attempt = self.attempt(&run, slot, how, &pending.handle);
-            let mut finished = tokio::select! {
-                biased;
-                finished = guarded(attempt).instrument(span.clone()) => Some(finished),
-                () = self.inner.hand_over.cancelled() => None,
-            };
+            let attempt = guarded(attempt).instrument(span.clone());
+            let mut finished = self.unless_handed_over(attempt, &pending.handle).await;
             if let Some(Ok((_, finished))) = &mut finished {
                 let ending = self.finish_with_rest(&run, slot, finished, &publisher);
                 ended = ending.instrument(span.clone()).await;
@@ -224,6 +224,29 @@ impl Service {
         self.publish_result(pending, result);
     }
 
+    /// The end of an attempt; `None` when the run is left to another process. It stops then at its next await, and what it
+    /// has done by now is durable when this returns.
+    async fn unless_handed_over(
+        &self,
+        attempt: impl Future<Output = AttemptEnd>,
+        handle: &RunHandle,
+    ) -> Option<AttemptEnd> {
+        let mut attempt = pin!(attempt);
+        tokio::select! {
+            biased;
+            finished = &mut attempt => return Some(finished),
+            () = self.inner.hand_over.cancelled() => {}
+        }
+        let is_cancelled = handle.cancel.is_cancelled();
+        handle.cancel.cancel();
+        let finished = attempt.await;
+        let was_cut = match &finished {
+            Ok((_, finished)) => matches!(finished.result, Err(engine::Error::Cancelled)),
+            Err(_) => false,
+        };
+        (is_cancelled || !was_cut).then_some(finished)
+    }
+
     /// The graph that a run was created for, whatever became of its assistant.
     fn graph_of(&self, run: &Run, kwargs: &Kwargs) -> Result<Arc<Registered>, Error> {
         let assistants = &self.shared.assistants;
@@ -259,13 +282,7 @@ impl Service {
         })
     }
 
-    async fn attempt(
-        &self,
-        run: &Run,
-        slot: Slot,
-        how: Start,
-        handle: &RunHandle,
-    ) -> Result<(Arc<Registered>, engine::Finished), Error> {
+    async fn attempt(&self, run: &Run, slot: Slot, how: Start, handle: &RunHandle) -> AttemptEnd {
         if how == Start::Denied {
             let principal = run.principal.as_deref().unwrap_or_default();
             tracing::info!(
@@ -348,7 +365,7 @@ impl Service {
     }
 }
 
-fn record_end(span: &Span, finished: Option<&Result<(Arc<Registered>, engine::Finished), Error>>) {
+fn record_end(span: &Span, finished: Option<&AttemptEnd>) {
     let status = match finished {
         None => "handed_over",
         Some(Ok((_, finished))) => match &finished.result {

@@ -80,7 +80,7 @@ impl Service {
         };
         let commits = rest.commits();
         for _ in &commits {
-            fail_point!("engine::before_commit");
+            fail_point!(async "engine::before_commit");
         }
         fail_point!("runs::before_finish");
         let row = Finish {

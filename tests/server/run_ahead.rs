@@ -20,6 +20,9 @@ use test_support::{
 };
 
 mod borders;
+mod named;
+mod repeats;
+mod stops;
 
 on_both_storages!(
     a_stream_that_can_be_resumed_shows_nothing_that_a_crash_takes_back,

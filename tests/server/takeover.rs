@@ -8,18 +8,38 @@ use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::talk::until;
 
-on_both_storages!(
+/// Makes tests of every named function `fn(&Place, durability)`, one per storage: in `sync` and, beside it, in `async`,
+/// since they wait most of the time.
+macro_rules! in_sync_and_async {
+    ($($name:ident),+ $(,)?) => {
+        mod in_sync_and_async {
+            $(fn $name(place: &test_support::place::Place) {
+                let other = place.another();
+                std::thread::scope(|scope| {
+                    let beside = scope.spawn(|| super::$name(&other, "async"));
+                    super::$name(place, "sync");
+                    beside.join().unwrap();
+                });
+            })+
+            test_support::on_both_storages!($($name),+);
+        }
+    };
+}
+
+in_sync_and_async!(
     answers_are_given_once,
-    answers_are_given_once_when_commits_lag_behind,
     breakpoints_hold,
     breakpoints_of_a_graph_inside_hold,
     an_answer_that_led_out_of_a_graph_inside_is_not_lost,
     tasks_that_share_a_graph_inside_each_run_it_once,
     the_limit_of_supersteps_counts_what_was_run_before,
     the_limit_of_supersteps_does_not_count_what_takes_a_stored_input,
-    supersteps_that_shared_a_transaction_are_all_stored_or_run_anew,
     a_run_from_an_old_checkpoint_opens_one_branch,
     a_late_answer_is_given_on_one_branch,
+);
+
+on_both_storages!(
+    supersteps_that_shared_a_transaction_are_all_stored_or_run_anew,
     what_is_stored_at_the_end_is_all_or_nothing,
     a_message_is_answered_once,
     a_run_that_kills_three_processes_ends_as_error,
@@ -42,17 +62,13 @@ fn journeys(durability: &str) -> Script {
     ])
 }
 
-fn answers_are_given_once(place: &Place) {
-    Rig::new(place).exactly(&journeys("sync"));
+fn answers_are_given_once(place: &Place, durability: &str) {
+    Rig::new(place).exactly(&journeys(durability));
 }
 
-fn answers_are_given_once_when_commits_lag_behind(place: &Place) {
-    Rig::of_few(place).check(&journeys("async"));
-}
-
-fn breakpoints_hold(place: &Place) {
+fn breakpoints_hold(place: &Place, durability: &str) {
     let go_on = || Step::run("journey");
-    let script = Script::new("sync").steps([
+    let script = Script::new(durability).steps([
         go_on()
             .input(json!({"trace": "$TRACE"}))
             .with("interrupt_after", json!(["by_land"])),
@@ -72,9 +88,9 @@ fn breakpoints_hold(place: &Place) {
     Rig::new(place).exactly(&script);
 }
 
-fn breakpoints_of_a_graph_inside_hold(place: &Place) {
+fn breakpoints_of_a_graph_inside_hold(place: &Place, durability: &str) {
     let go_on = || Step::run("stopover");
-    let script = Script::new("sync").steps([
+    let script = Script::new(durability).steps([
         go_on().input(json!({"trace": "$TRACE"})),
         go_on(),
         go_on().resume(json!("tea")),
@@ -83,9 +99,9 @@ fn breakpoints_of_a_graph_inside_hold(place: &Place) {
     Rig::new(place).exactly(&script);
 }
 
-fn an_answer_that_led_out_of_a_graph_inside_is_not_lost(place: &Place) {
+fn an_answer_that_led_out_of_a_graph_inside_is_not_lost(place: &Place, durability: &str) {
     let answer = |text: &str| Step::run("border").resume(json!(text));
-    let script = Script::new("sync").steps([
+    let script = Script::new(durability).steps([
         Step::run("border").input(json!({"trace": "$TRACE"})),
         answer("a passport"),
         answer("Ada"),
@@ -94,21 +110,26 @@ fn an_answer_that_led_out_of_a_graph_inside_is_not_lost(place: &Place) {
     Rig::new(place).exactly(&script);
 }
 
-fn tasks_that_share_a_graph_inside_each_run_it_once(place: &Place) {
+fn tasks_that_share_a_graph_inside_each_run_it_once(place: &Place, durability: &str) {
     let invite = || Step::run("inn").input(json!({"trace": "$TRACE"}));
-    Rig::new(place).exactly(&Script::new("sync").steps([invite(), invite()]));
+    Rig::new(place).exactly(&Script::new(durability).steps([invite(), invite()]));
 }
 
-fn the_limit_of_supersteps_counts_what_was_run_before(place: &Place) {
+fn the_limit_of_supersteps_counts_what_was_run_before(place: &Place, durability: &str) {
     let endless = Step::run("fault")
         .input(json!({"how": "endless"}))
         .with("config", json!({"recursion_limit": 5}));
-    Rig::new(place).check(&Script::new("sync").steps([endless.clone(), endless]));
+    Rig::new(place).check(&Script::new(durability).steps([endless.clone(), endless]));
 }
 
-fn the_limit_of_supersteps_does_not_count_what_takes_a_stored_input(place: &Place) {
+fn the_limit_of_supersteps_does_not_count_what_takes_a_stored_input(
+    place: &Place,
+    durability: &str,
+) {
     let rig = Rig::new(place);
-    let step = Step::run("fault").with("config", json!({"recursion_limit": 5}));
+    let step = Step::run("fault")
+        .with("config", json!({"recursion_limit": 5}))
+        .with("durability", json!(durability));
     let waiting = || {
         let thread = rig.thread("fault");
         let update = json!({"values": {"how": "endless"}, "as_node": "__input__"});
@@ -141,7 +162,7 @@ fn the_limit_of_supersteps_does_not_count_what_takes_a_stored_input(place: &Plac
 fn supersteps_that_shared_a_transaction_are_all_stored_or_run_anew(place: &Place) {
     let rig = Rig::new(place);
     let step = Step::run("fault")
-        .input(json!({"how": "endless"}))
+        .input(json!({"how": "endless", "trace": "$TRACE"}))
         .with("config", json!({"recursion_limit": 40}))
         .with("durability", json!("async"));
     for fault in [
@@ -155,6 +176,12 @@ fn supersteps_that_shared_a_transaction_are_all_stored_or_run_anew(place: &Place
         let client = rig.restart("");
         let run = rig.runs(&thread).remove(0);
         assert_eq!(client.end_of(&thread, &run), "error", "{fault}");
+        let traces = rig.traces(&thread);
+        assert_eq!(traces.len(), 40, "{fault}: {traces:?}");
+        let again = traces.values().map(|times| times - 1).sum::<usize>();
+        println!("{fault}: {again} supersteps ran again");
+        // Sixteen that had ended, and the one that was running.
+        assert!(again <= 17, "{fault}: {again} supersteps ran again");
         // Newest first: each is the child of the next one, and none is missing or there twice.
         let history = client.history(&thread);
         let of = |state: &Value, key: &str| state[key]["checkpoint_id"].clone();
@@ -173,12 +200,12 @@ fn supersteps_that_shared_a_transaction_are_all_stored_or_run_anew(place: &Place
     }
 }
 
-fn a_run_from_an_old_checkpoint_opens_one_branch(place: &Place) {
+fn a_run_from_an_old_checkpoint_opens_one_branch(place: &Place, durability: &str) {
     let say = |text: &str| {
         let message = json!({"role": "user", "content": text, "id": text});
         Step::run("talk").input(json!({"messages": [message]}))
     };
-    let script = Script::new("sync").steps([
+    let script = Script::new(durability).steps([
         say("one"),
         say("two"),
         say("three").at_end_of(0),
@@ -187,9 +214,9 @@ fn a_run_from_an_old_checkpoint_opens_one_branch(place: &Place) {
     Rig::new(place).check(&script);
 }
 
-fn a_late_answer_is_given_on_one_branch(place: &Place) {
+fn a_late_answer_is_given_on_one_branch(place: &Place, durability: &str) {
     let answer = |text: &str| Step::run("journey").resume(json!(text));
-    let script = Script::new("sync").steps([
+    let script = Script::new(durability).steps([
         Step::run("journey").input(json!({"trace": "$TRACE"})),
         answer("Ada"),
         answer("nothing"),

@@ -310,11 +310,11 @@ impl Pipeline {
         for write in writes {
             match write {
                 Write::Commit(commit) => {
-                    fail_point!("engine::before_commit");
+                    fail_point!(async "engine::before_commit");
                     commits.push(*commit);
                 }
                 Write::Flush(flush) => {
-                    fail_point!("engine::before_flush");
+                    fail_point!(async "engine::before_flush");
                     return self.saver.flush(*flush).await;
                 }
             }
@@ -325,7 +325,7 @@ impl Pipeline {
             return Err(Error::Database("a commit had no answer".to_owned()));
         }
         for result in results {
-            fail_point!("engine::after_commit");
+            fail_point!(async "engine::after_commit");
             result?;
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use super::leave_trace;
 use backstitch::{
     graph::{Compiled, Invalid},
     prelude::*,
@@ -18,15 +19,28 @@ struct Fault {
     /// Bytes of the text that each superstep writes, another one each time.
     size: Option<usize>,
     text: Option<String>,
+    /// A file to which each superstep adds its name and how many there were before it.
+    trace: Option<String>,
     #[state(append)]
     done: Vec<String>,
 }
 
-async fn good() -> Update<Fault> {
-    Fault::update().done("good")
+impl Fault {
+    fn leave_trace(&self, node: &str) -> Result<()> {
+        match &self.trace {
+            Some(file) => leave_trace(Some(file), &format!("{node} {}", self.done.len())),
+            None => Ok(()),
+        }
+    }
+}
+
+async fn good(state: Fault) -> Result<Update<Fault>> {
+    state.leave_trace("good")?;
+    Ok(Fault::update().done("good"))
 }
 
 async fn bad(state: Fault) -> Result<Command<Fault>> {
+    state.leave_trace("bad")?;
     if let Some(pause) = state.pause {
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }

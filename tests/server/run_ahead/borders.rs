@@ -83,10 +83,7 @@ impl Stuck {
     /// commits of a run wait.
     fn start(place: &Place, settings: &[(&str, usize)], input: Value) -> Self {
         // The run is the only one of its database.
-        let place = match place.url() {
-            Some(_) => Place::postgres(),
-            None => Place::sqlite(),
-        };
+        let place = place.another();
         let mut setup = Setup::example("faulty_server");
         for (name, loose) in [("", 1000), ("_BYTES", 1 << 30), ("_AGE", 60_000)] {
             let set = settings.iter().find(|(setting, _)| *setting == name);

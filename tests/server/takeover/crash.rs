@@ -131,15 +131,6 @@ impl Rig {
         }
     }
 
-    /// A server on which only some points are tried, whatever its storage.
-    pub fn of_few(place: &Place) -> Self {
-        let few = true;
-        Self {
-            few,
-            ..Self::new(place)
-        }
-    }
-
     pub fn folder(&self) -> std::path::PathBuf {
         self.server.borrow().folder().to_owned()
     }
@@ -149,9 +140,9 @@ impl Rig {
         self.all(script, None);
     }
 
-    /// And no more nodes ran twice than were running when it did.
+    /// And in `sync` no more nodes ran twice than were running when it did.
     pub fn exactly(&self, script: &Script) {
-        self.all(script, Some(2));
+        self.all(script, (script.durability == "sync").then_some(2));
     }
 
     fn all(&self, script: &Script, most: Option<usize>) {
@@ -166,7 +157,8 @@ impl Rig {
                 };
                 for hit in hits {
                     let fault = format!("{point}=abort@{hit}");
-                    let context = format!("step {at} {}, {fault}", script.steps[at].body);
+                    let (durability, body) = (script.durability, &script.steps[at].body);
+                    let context = format!("{durability}, step {at} {body}, {fault}");
                     let prepared = self.prepared(script, at);
                     let Some(crashed) = self.crashed(script, at, &prepared, &fault) else {
                         break;
@@ -373,7 +365,7 @@ impl Rig {
     }
 
     /// How often each node of a thread was started.
-    fn traces(&self, thread: &str) -> BTreeMap<String, usize> {
+    pub fn traces(&self, thread: &str) -> BTreeMap<String, usize> {
         counted(&self.trace(thread))
     }
 

@@ -23,6 +23,16 @@ impl Place {
         }
     }
 
+    /// Another one of the same kind, with nothing in it.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        if self.is_postgres() {
+            Self::postgres()
+        } else {
+            Self::sqlite()
+        }
+    }
+
     /// Whether it is Postgres.
     pub fn is_postgres(&self) -> bool {
         self.database.is_some()

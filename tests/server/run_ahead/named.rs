@@ -1,0 +1,166 @@
+//! What names a checkpoint is told when that is stored.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use test_support::{
+    client::{Client, Event},
+    on_both_storages,
+    place::Place,
+    server::{Server, Setup},
+    tables::rows,
+    talk::{until, with},
+};
+
+use super::supersteps;
+
+on_both_storages!(
+    checkpoints_are_named_when_they_are_stored,
+    streams_that_are_ahead_name_no_checkpoint_that_is_not_stored,
+);
+
+/// The checkpoints that are stored.
+fn known(place: &Place, server: &Server) -> BTreeSet<String> {
+    let sql = if place.is_postgres() {
+        "SELECT checkpoint_id::text FROM checkpoints"
+    } else {
+        "SELECT checkpoint_id FROM checkpoints"
+    };
+    rows(place, server, sql)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .collect()
+}
+
+/// What a stream has shown while commits waited, what was stored then and what in the end.
+struct Shown {
+    events: Vec<Event>,
+    stored: BTreeSet<String>,
+    all: BTreeSet<String>,
+    /// The events of the whole stream.
+    whole: Vec<Event>,
+}
+
+impl Shown {
+    /// Fails if an event names a checkpoint that was not stored when it was shown.
+    fn names_what_is_stored(&self) {
+        let later: Vec<_> = self.all.difference(&self.stored).collect();
+        assert!(later.len() > 2, "{later:?}");
+        for event in &self.events {
+            let text = format!("{:?} {}", event.id, event.data);
+            let named: Vec<_> = later
+                .iter()
+                .filter(|id| text.contains(id.as_str()))
+                .collect();
+            assert!(named.is_empty(), "{named:?} in {} {text}", event.name);
+        }
+    }
+
+    fn count(events: &[Event], name: &str) -> usize {
+        events.iter().filter(|event| event.name == name).count()
+    }
+}
+
+/// Reads the stream of a run whose commits wait at a gate from its middle on, until nothing more comes; then the gate opens.
+fn shown_before_its_commit(place: &Place, modes: &Value, more: &[(&str, Value)]) -> Shown {
+    let place = place.another();
+    let folder = tempfile::tempdir().unwrap();
+    let gate = folder.path().join("gate");
+    let point = format!("engine::before_commit=while({})", gate.display());
+    let server = place.start(Setup::example("faulty_server").env("FAILPOINTS", point));
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let mut body = with(
+        supersteps(80, json!({"pause": 5})),
+        "stream_mode",
+        modes.clone(),
+    );
+    for (key, value) in more {
+        body = with(body, key, value.clone());
+    }
+    let mut open = client.open_stream(&thread, &body);
+    let seen = Arc::new(Mutex::new((vec![], Instant::now())));
+    let seen_there = seen.clone();
+    let reader = thread::spawn(move || {
+        while let Some(event) = open.event() {
+            let mut seen = seen_there.lock();
+            seen.0.push(event);
+            seen.1 = Instant::now();
+        }
+    });
+    until("the run is under way", || known(&place, &server).len() > 8);
+    fs::write(&gate, "").unwrap();
+    until("the stream waits for a commit", || {
+        seen.lock().1.elapsed() > Duration::from_millis(500)
+    });
+    let events = seen.lock().0.clone();
+    let stored = known(&place, &server);
+    fs::remove_file(&gate).unwrap();
+    reader.join().unwrap();
+    let whole = seen.lock().0.clone();
+    assert!(whole.len() > events.len());
+    Shown {
+        events,
+        stored,
+        all: known(&place, &server),
+        whole,
+    }
+}
+
+fn checkpoints_are_named_when_they_are_stored(place: &Place) {
+    let resumable = [("stream_resumable", json!(true))];
+    let inside = [("stream_subgraphs", json!(true))];
+    for (modes, more) in [
+        (json!(["checkpoints", "updates"]), &[][..]),
+        (json!(["debug", "updates", "values"]), &inside[..]),
+        (json!(["checkpoints", "debug", "updates"]), &resumable[..]),
+    ] {
+        let shown = shown_before_its_commit(place, &modes, more);
+        shown.names_what_is_stored();
+        // The run has gone on with the superstep that follows, and no further.
+        let ahead = Shown::count(&shown.events, "updates");
+        let named = shown.stored.iter().filter(|id| {
+            let text = |event: &&Event| event.data.to_string().contains(id.as_str());
+            shown.events.iter().any(|event| text(&event))
+        });
+        let named = named.count();
+        println!(
+            "{modes}: {ahead} supersteps, {named} of {} stored checkpoints named",
+            shown.stored.len()
+        );
+        // All that are stored: the input is one, and has no superstep.
+        assert_eq!(named, shown.stored.len(), "{modes}");
+        if more.iter().all(|(name, _)| *name != "stream_resumable") {
+            assert_eq!(ahead + 2, named + 1, "{modes}");
+        }
+        for id in &shown.all {
+            let names = |event: &Event| event.data.to_string().contains(id);
+            assert!(shown.whole.iter().any(names), "{modes}: {id}");
+        }
+    }
+}
+
+fn streams_that_are_ahead_name_no_checkpoint_that_is_not_stored(place: &Place) {
+    let modes = json!([
+        "values",
+        "updates",
+        "messages-tuple",
+        "tasks",
+        "events",
+        "custom"
+    ]);
+    let shown = shown_before_its_commit(place, &modes, &[("stream_subgraphs", json!(true))]);
+    shown.names_what_is_stored();
+    let ahead = Shown::count(&shown.events, "updates") + 2;
+    let stored = shown.stored.len();
+    println!("{ahead} checkpoints were made, {stored} stored");
+    assert!(ahead > stored + 1, "{ahead} and {stored}: it was ahead");
+}
