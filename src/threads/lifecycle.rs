@@ -101,7 +101,7 @@ impl Service {
                 ))
             };
         }
-        fail_point!("threads.before_updates");
+        fail_point!(async "threads.before_updates");
         match self
             .at(Level::Writer)
             .apply_supersteps(&created, create.supersteps)

@@ -56,6 +56,17 @@ fn from(client: &Client, origin: &str, method: &str, path: &str) -> Answer {
     client.send(method, path, &[("origin", origin)], b"{}")
 }
 
+/// Asks for a WebSocket, which one route has, with more lines in the head.
+fn upgrade(server: &Server, thread: &str, more: &str) -> String {
+    let host = server.base_url().trim_start_matches("http://");
+    let text = format!(
+        "GET /threads/{thread}/stream/events HTTP/1.1\r\nhost: {host}\r\n{more}\
+         connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
+         sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    head(server, &text)
+}
+
 fn a_foreign_page_is_refused_with_every_method_before_its_body_is_read(place: &Place) {
     let server = place.start(Setup::bundled());
     let watch = Watch::of(&server);
@@ -81,14 +92,7 @@ fn a_foreign_page_is_refused_with_every_method_before_its_body_is_read(place: &P
             assert_eq!(status(&answer), 403, "{method} of {origin}: {answer}");
             assert!(!answer.contains("access-control-allow-origin"), "{answer}");
         }
-        let answer = head(
-            &server,
-            &format!(
-                "GET /threads/{thread}/stream HTTP/1.1\r\nhost: localhost\r\norigin: {origin}\r\n\
-                 connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
-                 sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-            ),
-        );
+        let answer = upgrade(&server, &thread, &format!("origin: {origin}\r\n"));
         assert_eq!(status(&answer), 403, "{answer}");
         let preflight = client.send(
             "OPTIONS",
@@ -108,6 +112,12 @@ fn a_foreign_page_is_refused_with_every_method_before_its_body_is_read(place: &P
     }
     // Nothing of it was done.
     assert_eq!(client.get(&format!("/threads/{thread}")).status, 200);
+    // What is no page, and those of this server, get their WebSockets.
+    let own = format!("origin: {}\r\n", server.base_url());
+    for more in [own.as_str(), ""] {
+        let answer = upgrade(&server, &thread, more);
+        assert_eq!(status(&answer), 101, "{answer}");
+    }
     let log = server.output();
     assert_eq!(log.matches("https://evil.example").count(), 1, "{log}");
     assert!(log.contains("BACKSTITCH_CORS_ORIGINS"), "{log}");
@@ -191,11 +201,18 @@ fn with_keys_no_other_page_may_call_unless_it_is_listed(place: &Place) {
     let server = place.start(keys.env("BACKSTITCH_CORS_ORIGINS", listed));
     let client = Client::of(&server).with_key("key-a");
     let watch = Watch::beside(&server, &client);
+    let thread = client.thread();
+    let socket = |origin: &str| {
+        let more = format!("origin: {origin}\r\nx-api-key: key-a\r\n");
+        status(&upgrade(&server, &thread, &more))
+    };
     for origin in ["https://app.example", "http://localhost:3000"] {
         assert_eq!(from(&client, origin, "POST", "/threads").status, 200);
+        assert_eq!(socket(origin), 101);
     }
     for origin in ["http://app.example", "http://localhost:3001", "null"] {
         assert_eq!(from(&client, origin, "POST", "/threads").status, 403);
+        assert_eq!(socket(origin), 403);
     }
     watch.held("pages beside keys", MOST);
 }

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use test_support::client::Client;
 use test_support::on_both_storages;
 use test_support::place::Place;
-use test_support::server::Setup;
+use test_support::server::{Server, Setup};
 use test_support::tables;
-use test_support::talk::{background, ok};
+use test_support::talk::{background, ok, slow, until, until_within, with};
 
-use crate::locks::reached;
+use crate::locks::{Gate, reached};
 use crate::siege::{MIB, Memory, Waits, pause, rounds};
 
 on_both_storages!(slow_reads_that_take_every_connection_delay_no_commit_of_a_run);
@@ -212,12 +212,15 @@ fn slow_reads_that_take_every_connection_delay_no_commit_of_a_run(place: &Place)
     }
     let lasting = ok(eve.get(&format!("/threads/{watched}/runs/{lasting}")), 200);
     assert_eq!(lasting["status"], "running");
+    nobody_took_over(place, &server, watching.as_ref());
+    memory.held("slow reads", 256 * MIB);
+}
+
+/// Fails if a run was begun twice, or if one of the processes lost its lease.
+fn nobody_took_over(place: &Place, server: &Server, watching: Option<&Server>) {
     let attempts = "SELECT CAST(max(attempt) AS text) FROM runs";
-    assert_eq!(
-        tables::rows(place, &server, attempts)[0][0].as_deref(),
-        Some("1")
-    );
-    for process in watching.iter().chain([&server]) {
+    assert_eq!(number(place, server, attempts), 1);
+    for process in watching.into_iter().chain([server]) {
         for lost in [
             "the lease could not be renewed",
             "the storage was lost",
@@ -226,5 +229,74 @@ fn slow_reads_that_take_every_connection_delay_no_commit_of_a_run(place: &Place)
             assert!(!process.output().contains(lost), "{lost}");
         }
     }
-    memory.held("slow reads", 256 * MIB);
+}
+
+/// The number that a statement gives as text.
+fn number(place: &Place, server: &Server, sql: &str) -> usize {
+    let rows = tables::rows(place, server, sql);
+    rows[0][0].as_deref().unwrap().parse().unwrap()
+}
+
+/// Runs that end one after another while no read ends.
+const RUNS: usize = 20;
+
+/// Slow reads let go of their connections now and then, and whoever wants one waits a second for it. These have them for
+/// twice as long as a lease: nothing that runs need may be on the connections for reads.
+#[test]
+fn reads_that_do_not_end_for_two_leases_stop_no_commit_and_cost_no_lease() {
+    let place = Place::postgres();
+    let lease = Duration::from_secs(2);
+    let gate = Gate::new();
+    let setup = Setup::example("reference_server")
+        .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b,eve=key-e")
+        // Four of them are for reads, and two of those are for one principal.
+        .env("BACKSTITCH_CONNECTIONS", "10")
+        .env("BACKSTITCH_LEASE", lease.as_secs().to_string())
+        .env("FAILPOINTS", gate.at("checkpoints::page"));
+    let server = place.start(setup);
+    let client = |key: &str| Client::of(&server).with_key(key);
+    let readers = ["key-a", "key-b"].map(client);
+    let threads = readers.clone().map(|reader| {
+        let thread = reader.thread();
+        reader.run(&thread, &slow(1, 1));
+        thread
+    });
+    let eve = client("key-e");
+    // Each commits what its first node has done, after 1.2 to 5 seconds, and then its end.
+    for ticks in 6..6 + RUNS as u64 {
+        let run = with(slow(200, ticks), "durability", "sync");
+        background(&eve, &eve.thread(), &run);
+    }
+    let count = |status: &str| {
+        let sql = format!("SELECT count(*)::text FROM runs WHERE status = '{status}'");
+        number(&place, &server, &sql)
+    };
+    until("all have begun", || count("running") == RUNS);
+    // Somebody who would take over the runs of a process that looks dead.
+    let watching = server.replica();
+    // Those of the readers are among them.
+    let ended = || count("success") - 2;
+    let closed = gate.close();
+    let begun = Instant::now();
+    let history = |(reader, thread): (&Client, &String)| {
+        let path = format!("/threads/{thread}/history");
+        [(); 3].map(|()| reader.begin("POST", &path, &[], b"{\"limit\": 10}"))
+    };
+    let unread: Vec<_> = readers.iter().zip(&threads).map(history).collect();
+    until("the reads have every connection", || reached(&server) == 4);
+    let before = ended();
+    assert!(before < 15, "{before} runs have ended");
+    // Nobody reads anything.
+    eve.get(&format!("/threads/{}", threads[0])).refused(503);
+    let patience = Duration::from_secs(20);
+    until_within(patience, "all runs have ended", || ended() == RUNS);
+    println!("{} runs end after {:?}", RUNS - before, begun.elapsed());
+    std::thread::sleep((2 * lease).saturating_sub(begun.elapsed()));
+    nobody_took_over(&place, &server, Some(&watching));
+    assert_eq!(reached(&server), 4);
+    drop(closed);
+    drop(unread);
+    for (reader, thread) in readers.iter().zip(&threads) {
+        ok(reader.get(&format!("/threads/{thread}/state")), 200);
+    }
 }

@@ -1,6 +1,7 @@
 //! Large states that are looked at before something is changed, and those of subgraphs: they take memory of the
 //! budget too.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::scope;
 
 use serde_json::{Value, json};
@@ -11,6 +12,7 @@ use test_support::place::Place;
 use test_support::server::Setup;
 use test_support::talk::{agent_thread, ok, until};
 
+use crate::locks::{Gate, reached};
 use crate::siege::{MIB, Watch, rounds};
 
 on_both_storages!(
@@ -21,12 +23,14 @@ on_both_storages!(
 
 /// So many items take six mebibytes in memory, and a fifth of one where they are stored.
 const ITEMS: usize = 200_000;
+/// Mebibytes of memory for all of them; one client may have half.
+const BUDGET: u64 = 96;
 /// Clients at the same time.
 const CLIENTS: usize = 28;
 
 fn setup() -> Setup {
     Setup::example("reference_server")
-        .env("BACKSTITCH_MEMORY_BUDGET", "96")
+        .env("BACKSTITCH_MEMORY_BUDGET", BUDGET.to_string())
         .env("BACKSTITCH_BODY_VALUES", "500000")
 }
 
@@ -52,15 +56,29 @@ fn conversations(client: &Client, count: usize) -> Vec<String> {
 /// Every client sends its request at the same time, and again until it is carried out: nobody is refused for
 /// ever, nor for another reason than memory.
 fn all_at_once(threads: &[String], request: impl Fn(&str) -> Answer + Sync) {
+    all_at_once_beside(threads, request, |_| {});
+}
+
+/// The same while somebody watches how many clients were refused so far.
+fn all_at_once_beside(
+    threads: &[String],
+    request: impl Fn(&str) -> Answer + Sync,
+    watch: impl FnOnce(&AtomicUsize),
+) {
+    let mut watch = Some(watch);
     for _ in 0..rounds() {
+        let refused = AtomicUsize::new(0);
         scope(|scope| {
             for thread in threads {
-                let request = &request;
+                let (request, refused) = (&request, &refused);
                 scope.spawn(move || {
+                    let mut is_first = true;
                     until("the memory is free", || {
                         let answer = request(thread);
                         if answer.status == 503 {
                             assert!(answer.header("retry-after").is_some());
+                            refused.fetch_add(usize::from(is_first), Ordering::Relaxed);
+                            is_first = false;
                             return false;
                         }
                         assert!(answer.status < 300, "{}", answer.text());
@@ -68,23 +86,45 @@ fn all_at_once(threads: &[String], request: impl Fn(&str) -> Answer + Sync) {
                     });
                 });
             }
+            if let Some(watch) = watch.take() {
+                watch(&refused);
+            }
         });
     }
+}
+
+/// Bytes of a budget that are in use.
+fn used(client: &Client, budget: &str) -> u64 {
+    let name = format!("backstitch_memory_used_bytes{{budget=\"{budget}\"}} ");
+    let metrics = client.get("/metrics");
+    let mut lines = metrics.text().lines();
+    let value = lines.find_map(|line| line.strip_prefix(&name));
+    value.unwrap().parse::<f64>().unwrap() as u64
 }
 
 fn states_that_branches_forks_and_messages_look_at_are_read_a_few_at_a_time(place: &Place) {
     let mut server = place.start(setup());
     let threads = conversations(&Client::of(&server), CLIENTS);
-    server.restart();
-    let client = Client::of(&server);
-    let watch = Watch::of(&server);
-    all_at_once(&threads, |thread| {
-        client.post(&format!("/threads/{thread}/branches"), &json!({}))
-    });
-    all_at_once(&threads, |thread| {
-        client.post(&format!("/threads/{thread}/fork"), &json!({}))
-    });
-    watch.held("branches and forks of large states", 80 * MIB);
+    for path in ["branches", "fork"] {
+        // Whoever has read its state waits until every other client has done so too or was refused: else few would be
+        // at it at the same time on a machine with few processors.
+        let gate = Gate::new();
+        server.restart_with("FAILPOINTS", &gate.at("threads.content"));
+        let client = Client::of(&server);
+        let watch = Watch::of(&server);
+        let (closed, before) = (gate.close(), reached(&server));
+        let request = |thread: &str| client.post(&format!("/threads/{thread}/{path}"), &json!({}));
+        all_at_once_beside(&threads, request, |refused| {
+            until("each has its memory or was refused", || {
+                reached(&server) - before + refused.load(Ordering::Relaxed) >= CLIENTS
+            });
+            let used = used(&client, "responses");
+            println!("{path}: {} MiB of memory, {refused:?} refused", used / MIB);
+            assert!(used > 0 && used <= BUDGET * MIB / 2, "{used} bytes");
+            drop(closed);
+        });
+        watch.held(&format!("{path} of large states"), 80 * MIB);
+    }
     // Nothing of them is in memory any more.
     server.restart();
     let client = Client::of(&server);

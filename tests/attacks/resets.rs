@@ -3,14 +3,15 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use serde_json::json;
+use serde_json::{Value, json};
 use test_support::client::Client;
 use test_support::on_both_storages;
 use test_support::place::{Place, serve};
-use test_support::server::Server;
+use test_support::server::{Server, Setup};
 use test_support::talk::{agent_thread, ok, until, user, with};
 
 use crate::http2::Connection;
+use crate::locks::{Gate, reached};
 use crate::siege::{MIB, Memory, Waits, Watch, rounds};
 
 on_both_storages!(
@@ -86,31 +87,52 @@ async fn take_every_slot(server: &Server) {
     connections.await;
 }
 
+/// Requests of one connection that are worked on at once.
+const BEGUN: usize = 16;
+
+/// Each creates a thread and then writes a state to it: a client that leaves between the two leaves nothing half done.
 fn writes_that_are_reset_are_carried_out_whole(place: &Place) {
-    let (server, client) = serve(place);
-    let count = || {
-        ok(client.post("/threads/count", &json!({})), 200)
-            .as_u64()
-            .unwrap()
-    };
-    let before = count();
+    let gate = Gate::new();
+    let setup = Setup::example("reference_server")
+        .env("BACKSTITCH_CONNECTION_REQUESTS", BEGUN.to_string())
+        .env("FAILPOINTS", gate.at("threads.before_updates"));
+    let server = place.start(setup);
+    let client = Client::of(&server);
     let watch = Watch::of(&server);
+    let closed = gate.close();
     run(async {
         let mut connection = Connection::open(&server, 65_535).await;
         let mut open = Vec::new();
-        for number in 0..64 {
-            let body = format!("{{\"metadata\":{{\"n\":{number}}}}}");
-            open.extend(connection.request("POST", "/threads", &body).await);
+        for number in 0..4 * BEGUN {
+            let message = with(user("whole"), "id", format!("m{number}"));
+            let update = json!({"values": {"messages": [message]}, "as_node": "model"});
+            let body = json!({
+                "metadata": {"graph_id": "agent", "n": number}, "supersteps": [{"updates": [update]}],
+            });
+            open.extend(
+                connection
+                    .request("POST", "/threads", &body.to_string())
+                    .await,
+            );
         }
-        connection.is_read().await;
+        until("as many as have slots have begun", || {
+            reached(&server) == BEGUN
+        });
         drop(open);
         connection.is_read().await;
     });
-    // Those that had a slot are carried out, one after the other; the rest is not begun.
-    until("one is carried out", || count() > before);
-    let found = client.post("/threads/search", &json!({"limit": 100}));
-    let rows = ok(found, 200);
-    let is_whole = |row: &serde_json::Value| row["metadata"]["n"].is_number();
-    assert!(rows.as_array().unwrap().iter().all(is_whole), "{rows}");
+    drop(closed);
+    // Those that had a slot are carried out; of the rest nothing is begun, or all of it done.
+    let is_whole = |row: &Value| {
+        let written = &row["values"]["messages"][0];
+        written["content"] == "whole" && written["id"] == format!("m{}", row["metadata"]["n"])
+    };
+    until("all that were begun are carried out", || {
+        let found = client.post("/threads/search", &json!({"limit": 100}));
+        let rows = ok(found, 200);
+        let rows = rows.as_array().unwrap();
+        assert!(rows.len() >= BEGUN, "{rows:?}");
+        rows.iter().all(is_whole)
+    });
     watch.held("writes that are reset", 64 * MIB);
 }

@@ -5,8 +5,8 @@ use test_support::access::{SECRET, bystander, furnished, grant, people, revoke, 
 use test_support::client::{Client, Held};
 use test_support::on_both_storages;
 use test_support::place::Place;
-use test_support::routes::{Names, Right, Route, naming_threads, of_threads};
-use test_support::talk::{self, get, put, store};
+use test_support::routes::{Names, Right, Route, all};
+use test_support::talk::{self, get, ok, put, store};
 
 use crate::siege::{MIB, Watch};
 
@@ -20,27 +20,163 @@ on_both_storages!(
 /// What may come of many bodies that are held back, each of some hundred bytes.
 const MOST: u64 = 64 * MIB;
 
+/// Routes whose bodies are not held back here, and why no right that changes meanwhile matters to them.
+const ELSEWHERE: [(&str, &[&str]); 6] = [
+    (
+        "assistants are their creator's or everybody's: nobody gives or withdraws a level on them",
+        &[
+            "POST /assistants/search",
+            "POST /assistants",
+            "POST /assistants/count",
+            "PATCH /assistants/{assistant_id}",
+            "POST /assistants/{assistant_id}/versions",
+            "POST /assistants/{assistant_id}/latest",
+        ],
+    ),
+    (
+        "items of long-term memory are their principal's alone",
+        &[
+            "PUT /store/items",
+            "DELETE /store/items",
+            "POST /store/items/search",
+            "POST /store/namespaces",
+        ],
+    ),
+    (
+        "the settings say who may call it, which do not change while a server runs",
+        &["POST /admin/projections/rebuild"],
+    ),
+    (
+        "each run has a new thread of its own, whatever its body says",
+        &[
+            "POST /mcp",
+            "POST /runs",
+            "POST /runs/stream",
+            "POST /runs/batch",
+            "POST /runs/wait",
+            "POST /runs/crons",
+        ],
+    ),
+    (
+        "lists of crons show those of their principal alone",
+        &["POST /runs/crons/search", "POST /runs/crons/count"],
+    ),
+    (
+        "a cron is its principal's, and each of its runs is checked when it is due",
+        &["PATCH /runs/crons/{cron_id}"],
+    ),
+];
+
+/// The route of messages to agents: a context is a thread.
+const AGENTS: &str = "/a2a/{assistant_id}";
+/// The route of the events of a thread, which never end and of which strangers see none.
+const EVENTS: &str = "/threads/{thread_id}/stream/events";
+/// The route of commands, which are refused in the body of its response.
+const COMMANDS: &str = "/threads/{thread_id}/commands";
+
+/// All other routes with a body.
+fn routes_with_bodies() -> Vec<Route> {
+    let mut elsewhere: Vec<&str> = ELSEWHERE
+        .iter()
+        .flat_map(|(_, all)| *all)
+        .copied()
+        .collect();
+    let mut routes = all();
+    routes.retain(|route| {
+        let name = format!("{} {}", route.method, route.path);
+        let count = elsewhere.len();
+        elsewhere.retain(|one| *one != name);
+        route.takes_body && elsewhere.len() == count
+    });
+    assert!(elsewhere.is_empty(), "no such routes: {elsewhere:?}");
+    routes
+}
+
 /// Begins a request on each of the routes twice, without and with an idempotency key, and holds
 /// its last byte back. The server reads the bodies by then.
 fn hold(client: &Client, routes: Vec<Route>, names: &Names) -> Vec<(Route, Held)> {
     let mut held = vec![];
-    for route in routes.into_iter().filter(Route::takes_body) {
-        let body = route.body(names).to_string();
+    for route in routes {
+        let mut bodies = vec![route.body(names)];
+        if route.path == AGENTS {
+            let text = json!([{"kind": "text", "text": "x"}]);
+            let message = json!({
+                "kind": "message", "role": "user", "messageId": "m1", "contextId": names.thread, "parts": text,
+            });
+            bodies.push(json!({
+                "jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message},
+            }));
+        }
         let path = route.path(names);
-        held.push((
-            route,
-            client.hold(route.method, &path, &[], body.as_bytes()),
-        ));
-        if route.method != "PATCH" {
+        for body in bodies {
+            let body = body.to_string();
             let key = uuid::Uuid::now_v7().to_string();
-            let headers = [("idempotency-key", &*key)];
+            let with_key = [("idempotency-key", &*key)];
             held.push((
                 route,
-                client.hold(route.method, &path, &headers, body.as_bytes()),
+                client.hold(route.method, &path, &[], body.as_bytes()),
             ));
+            if route.method != "PATCH" {
+                held.push((
+                    route,
+                    client.hold(route.method, &path, &with_key, body.as_bytes()),
+                ));
+            }
         }
     }
     held
+}
+
+/// A run whose events the stream of a thread repeats to whoever may read it.
+fn run_with_events(client: &Client, thread: &str) {
+    let input = json!({"messages": [talk::user(SECRET)]});
+    let command = json!({
+        "id": 1, "method": "run.start", "params": {"assistant_id": "agent", "input": input},
+    });
+    let reply = ok(
+        client.post(&format!("/threads/{thread}/commands"), &command),
+        200,
+    );
+    let run = reply["result"]["run_id"].as_str().unwrap();
+    assert_eq!(client.end_of(thread, run), "success");
+    let path = format!("/threads/{thread}/stream/events");
+    let mut open = client.open("POST", &path, &[], br#"{"channels":["lifecycle"]}"#);
+    assert_eq!(open.event().unwrap().name, "lifecycle");
+}
+
+/// Sends the last bytes to a server on which the thread is somebody else's by then: it is told nowhere that there is
+/// such a thread, but where one with its id was to be made.
+fn finish_as_a_stranger(held: Vec<(Route, Held)>) {
+    let mut streams = vec![];
+    for (route, held) in held {
+        if route.path == EVENTS {
+            streams.push(held.open());
+            continue;
+        }
+        let answer = held.finish();
+        let text = answer.text();
+        let expected = match route.path {
+            "/threads" | "/commands/create-thread" => 409,
+            "/threads/search" | "/threads/count" | "/threads/prune" | AGENTS | COMMANDS => 200,
+            _ => 404,
+        };
+        assert_eq!(answer.status, expected, "{route:?}: {text}");
+        assert!(!text.contains(SECRET), "{route:?}: {text}");
+        if route.path == AGENTS {
+            // No such task, or no such context.
+            let code = &answer.json()["error"]["code"];
+            assert!(*code == -32001 || *code == -32602, "{text}");
+        } else if route.path == COMMANDS {
+            assert_eq!(answer.json()["error"], "unknown_error", "{text}");
+        } else if expected == 200 {
+            let nothing = [json!([]), json!(0), json!({"pruned_count": 0})];
+            assert!(nothing.contains(&answer.json()), "{route:?}: {text}");
+        }
+    }
+    for mut stream in streams {
+        assert_eq!(stream.status, 200);
+        assert_eq!(stream.chunk().unwrap(), b": heartbeat\r\n\r\n");
+    }
 }
 
 fn a_thread_that_came_to_be_while_a_body_was_read_is_somebody_elses(place: &Place) {
@@ -48,8 +184,8 @@ fn a_thread_that_came_to_be_while_a_body_was_read_is_somebody_elses(place: &Plac
     let watch = Watch::beside(&server, &bystander(&server));
     let [ann, bob, _] = people(&server);
     let thread = uuid::Uuid::now_v7().to_string();
-    let held = hold(&bob, naming_threads(), &Names::of(&thread));
-    assert!(held.len() > 40, "{}", held.len());
+    let held = hold(&bob, routes_with_bodies(), &Names::of(&thread));
+    assert!(held.len() > 50, "{}", held.len());
     let more = json!({"thread_id": thread, "if_exists": "do_nothing"}).to_string();
     let done_nothing = bob.hold("POST", "/threads", &[], more.as_bytes());
     talk::create(
@@ -61,24 +197,9 @@ fn a_thread_that_came_to_be_while_a_body_was_read_is_somebody_elses(place: &Plac
         &thread,
         &json!({"id": "u1", "role": "user", "content": SECRET}),
     );
+    run_with_events(&ann, &thread);
     let before = seen(&ann, &thread);
-    for (route, held) in held {
-        let answer = held.finish();
-        let text = answer.text();
-        let expected = match route.path {
-            "/threads" | "/commands/create-thread" => 409,
-            "/threads/search" | "/threads/count" | "/threads/prune" | "/a2a/{assistant_id}" => 200,
-            _ => 404,
-        };
-        assert_eq!(answer.status, expected, "{route:?}: {text}");
-        assert!(!text.contains(SECRET), "{route:?}: {text}");
-        if route.path == "/a2a/{assistant_id}" {
-            assert_eq!(answer.json()["error"]["code"], -32001, "{text}");
-        } else if expected == 200 {
-            let nothing = [json!([]), json!(0), json!({"pruned_count": 0})];
-            assert!(nothing.contains(&answer.json()), "{route:?}: {text}");
-        }
-    }
+    finish_as_a_stranger(held);
     let answer = done_nothing.finish();
     assert_eq!(answer.status, 409, "{}", answer.text());
     assert!(!answer.text().contains(SECRET));
@@ -91,19 +212,12 @@ fn rights_withdrawn_while_a_body_was_read_are_withdrawn(place: &Place) {
     let watch = Watch::beside(&server, &bystander(&server));
     let [ann, bob, _] = people(&server);
     let names = furnished(&ann, SECRET);
+    run_with_events(&ann, &names.thread);
     grant(&ann, &names.thread, "bob", "owner");
-    let held = hold(&bob, of_threads(), &names);
-    assert!(held.len() > 35, "{}", held.len());
+    let held = hold(&bob, routes_with_bodies(), &names);
     revoke(&ann, &names.thread, "bob");
     let before = seen(&ann, &names.thread);
-    for (route, held) in held {
-        let answer = held.finish();
-        if route.path == "/threads/prune" {
-            assert_eq!(answer.json(), json!({"pruned_count": 0}));
-        } else {
-            assert_eq!(answer.status, 404, "{route:?}: {}", answer.text());
-        }
-    }
+    finish_as_a_stranger(held);
     assert_eq!(seen(&ann, &names.thread), before);
     // A refusal is not an answer to keep: who gets the right back may repeat the request.
     let log = server.output();
@@ -117,15 +231,26 @@ fn a_level_lowered_while_a_body_was_read_is_the_lower_one(place: &Place) {
     let [ann, bob, _] = people(&server);
     let names = furnished(&ann, SECRET);
     grant(&ann, &names.thread, "bob", "manager");
-    let mut routes = of_threads();
-    routes.retain(|route| route.right > Right::Reader);
+    let mut routes = routes_with_bodies();
+    routes.retain(|route| route.right > Right::Reader || route.path == AGENTS);
     let held = hold(&bob, routes, &names);
     grant(&ann, &names.thread, "bob", "reader");
     let before = seen(&ann, &names.thread);
+    let mut seen_tasks = 0;
     for (route, held) in held {
         let answer = held.finish();
-        assert_eq!(answer.status, 403, "{route:?}: {}", answer.text());
+        let text = answer.text();
+        match route.path {
+            COMMANDS => assert_eq!(answer.json()["error"], "permission_denied", "{text}"),
+            // Whoever may read a thread may see its tasks.
+            AGENTS if answer.status == 200 => {
+                assert_eq!(answer.json()["result"]["kind"], "task", "{text}");
+                seen_tasks += 1;
+            }
+            _ => assert_eq!(answer.status, 403, "{route:?}: {text}"),
+        }
     }
+    assert_eq!(seen_tasks, 2);
     assert_eq!(seen(&ann, &names.thread), before);
     watch.held("bodies of a client whose level is lowered", MOST);
 }

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use hyper::Method;
 
 use super::TABLE;
-use crate::http::server::router::{Found, Route, Routes};
+use crate::http::{
+    openapi,
+    server::router::{Found, Route, Routes},
+};
 
 #[test]
 fn every_route_of_the_table_is_reachable() {
@@ -23,10 +26,18 @@ fn every_route_of_the_table_is_reachable() {
 /// The tests that run servers take the routes from this file, so that they miss none.
 #[test]
 fn tests_know_every_route_and_who_may_call_it() {
+    let document = openapi::describe(TABLE, true);
     let mut listed = String::new();
     for route in TABLE {
+        let method = route.method.as_str().to_ascii_lowercase();
+        let operation = &document["paths"][route.path][method];
+        let body = if operation["requestBody"].is_object() {
+            " body"
+        } else {
+            ""
+        };
         listed.push_str(&format!(
-            "{} {} {:?}\n",
+            "{} {} {:?}{body}\n",
             route.method, route.path, route.right
         ));
     }

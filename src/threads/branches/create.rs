@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::{BranchStart, Branched, NewBranch};
 use crate::{
     engine::snapshot::snapshot,
+    fail_point,
     id::{CheckpointId, ThreadId},
     threads::{Error, Result, Service},
     tree::{
@@ -163,6 +164,7 @@ impl Service {
             }
             None => false,
         };
+        fail_point!(async "threads.content");
         Ok(Content {
             waits,
             dangling: has_open_calls(values.of_state(&decoded).all()),

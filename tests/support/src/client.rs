@@ -267,9 +267,14 @@ impl Client {
 
 impl Held {
     /// Sends the last byte, and gives the whole answer.
-    pub fn finish(mut self) -> Answer {
+    pub fn finish(self) -> Answer {
+        self.open().whole()
+    }
+
+    /// Sends the last byte, and gives the head of the answer as soon as that is there.
+    pub fn open(mut self) -> Open {
         self.reader.get_mut().write_all(&[self.last]).unwrap();
-        Open::of(self.reader, &self.method).whole()
+        Open::of(self.reader, &self.method)
     }
 }
 

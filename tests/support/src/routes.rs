@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::access::SECRET;
 use crate::talk::{self, user};
 
-/// Every route and who may call it; a test of the server compares it with the table.
+/// Every route, who may call it and whether it has a body; a test of the server compares it with the table.
 const LISTED: &str = include_str!("../../routes.txt");
 
 /// Who may call a route.
@@ -61,6 +61,8 @@ pub struct Route {
     pub path: &'static str,
     /// Who may call it.
     pub right: Right,
+    /// Whether it reads a body.
+    pub takes_body: bool,
 }
 
 /// All routes.
@@ -106,11 +108,10 @@ pub fn of_threads() -> Vec<Route> {
 
 fn parse(line: &'static str) -> Route {
     let mut words = line.split(' ');
-    let mut next = || words.next().unwrap();
     Route {
-        method: next(),
-        path: next(),
-        right: match next() {
+        method: words.next().unwrap(),
+        path: words.next().unwrap(),
+        right: match words.next().unwrap() {
             "Public" => Right::Public,
             "Anyone" => Right::Anyone,
             "Reader" => Right::Reader,
@@ -121,6 +122,7 @@ fn parse(line: &'static str) -> Route {
             "Admin" => Right::Admin,
             other => panic!("an unknown right: {other}"),
         },
+        takes_body: words.next() == Some("body"),
     }
 }
 
@@ -153,17 +155,9 @@ impl Route {
         }
     }
 
-    /// Whether it reads a body.
-    pub fn takes_body(&self) -> bool {
-        let bodiless = ["/copy", "/cancel"];
-        let is_cancel_of_many = self.path == "/runs/cancel";
-        matches!(self.method, "POST" | "PUT" | "PATCH")
-            && (is_cancel_of_many || !bodiless.iter().any(|end| self.path.ends_with(end)))
-    }
-
     /// A body of it that the server accepts. There is one for each route that takes a body.
     pub fn body(&self, names: &Names) -> Value {
-        if !self.takes_body() {
+        if !self.takes_body {
             return Value::Null;
         }
         let thread = &names.thread;
@@ -184,6 +178,10 @@ impl Route {
             ("POST", "/threads/{thread_id}/state") => json!({"values": {"messages": [user("x")]}}),
             ("POST", "/threads/{thread_id}/state/checkpoint") => {
                 json!({"checkpoint": {"checkpoint_id": names.checkpoint}})
+            }
+            ("POST", "/threads/{thread_id}/stream/events") => json!({"channels": ["lifecycle"]}),
+            ("POST", "/threads/{thread_id}/commands") => {
+                json!({"id": 1, "method": "run.start", "params": run})
             }
             ("POST", "/threads/{thread_id}/messages") => user("x"),
             ("POST", "/threads/{thread_id}/branches") => json!({"name": "new"}),
