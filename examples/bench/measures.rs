@@ -145,12 +145,17 @@ pub async fn calls(book: &mut Book, storage: &Storage) {
             );
             return;
         };
+        let runs = load.latencies.len() as f64;
+        let note = match storage.place {
+            Place::Sqlite(_) => format!("{:.2} of them wait for the disk", calls.syncs / runs),
+            Place::Postgres(_) => String::new(),
+        };
         book.add(
             format!("{name}: system calls of the server a run, {clients} clients"),
-            calls / load.latencies.len() as f64,
+            calls.all / runs,
             "",
             Goal::None,
-            String::new(),
+            note,
         );
     }
 }

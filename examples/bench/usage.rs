@@ -67,11 +67,23 @@ fn switches(pid: u32) -> u64 {
 /// Counts the system calls of a process, by `perf`.
 pub struct Calls(Child);
 
+/// What it counted.
+pub struct Counted {
+    /// System calls of every kind.
+    pub all: f64,
+    /// Those of them that wait for the disk.
+    pub syncs: f64,
+}
+
+const ALL: &str = "raw_syscalls:sys_enter";
+const SYNCS: [&str; 2] = ["syscalls:sys_enter_fsync", "syscalls:sys_enter_fdatasync"];
+
 impl Calls {
     /// Begins to count those of the threads that the process has now; nothing where `perf` is not there.
     pub fn begin(pid: u32) -> Option<Self> {
+        let events = [ALL, SYNCS[0], SYNCS[1]].join(",");
         let child = Command::new("perf")
-            .args(["stat", "-x", ",", "-e", "raw_syscalls:sys_enter", "-p"])
+            .args(["stat", "-x", ",", "-e", &events, "-p"])
             .arg(pid.to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -83,14 +95,20 @@ impl Calls {
     }
 
     /// Ends, and returns how many there were; nothing where `perf` may not count them.
-    pub fn end(self) -> Option<f64> {
+    pub fn end(self) -> Option<Counted> {
         let interrupted = Command::new("kill")
             .args(["-INT", &self.0.id().to_string()])
             .status();
         interrupted.ok()?;
         let output = self.0.wait_with_output().ok()?;
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        let line = text.lines().find(|line| line.contains("raw_syscalls"))?;
-        line.split(',').next()?.parse().ok()
+        let number = |event: &str| -> Option<f64> {
+            let line = text.lines().find(|line| line.contains(event))?;
+            line.split(',').next()?.parse().ok()
+        };
+        Some(Counted {
+            all: number(ALL)?,
+            syncs: number(SYNCS[0])? + number(SYNCS[1])?,
+        })
     }
 }
