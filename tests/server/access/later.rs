@@ -2,7 +2,7 @@
 //! leave; and what the log says of them.
 
 use test_support::on_both_storages;
-use test_support::tables::execute;
+use test_support::tables::{execute, rows};
 
 use super::*;
 
@@ -10,6 +10,7 @@ on_both_storages!(
     a_run_that_waits_is_refused_when_its_principal_may_not_write_any_more,
     a_run_that_waits_through_a_restart_is_refused_too,
     a_run_that_is_executed_ends_when_its_principal_may_not_write_any_more,
+    a_run_whose_process_died_is_refused_when_its_principal_may_not_write_any_more,
     a_stored_answer_is_for_those_who_still_have_the_right,
     a_refusal_is_not_repeated_to_those_who_have_the_right_by_then,
     who_only_reads_cancels_nothing_by_leaving,
@@ -111,6 +112,52 @@ fn a_run_that_is_executed_ends_when_its_principal_may_not_write_any_more(place: 
         // Whoever may still write goes on from before it.
         let state = ann.run(&thread, &talk::slow(1, 1));
         assert_eq!(state["seen"], json!(["work", "rest"]), "{state}");
+    }
+}
+
+fn a_run_whose_process_died_is_refused_when_its_principal_may_not_write_any_more(place: &Place) {
+    let mut server = serve(place);
+    let [ann, bob, _] = people(&server);
+    let executed = || {
+        let thread = ann.thread();
+        grant(&ann, &thread, "bob", "writer");
+        // It would take ten minutes.
+        let long = talk::with(talk::slow(50, 12_000), "durability", "sync");
+        let mut of_bob = bob.open_stream(&thread, &long);
+        of_bob.event_named("custom");
+        (thread, of_bob.run())
+    };
+    let (lost, other) = (executed(), executed());
+    let replica = place.is_postgres().then(|| server.replica());
+    server.kill();
+    if let Some(replica) = &replica {
+        // A change of rights ends what is executed on behalf of who loses them, whoever does or did execute it.
+        let [ann, ..] = people(replica);
+        let (thread, run) = &other;
+        revoke(&ann, thread, "bob");
+        let run = get(&ann, thread, &format!("runs/{run}"));
+        assert_eq!(run["status"], "interrupted");
+    }
+    // A change of the database itself ends nothing: whoever takes the run over finds that it may not go on.
+    let withdrawn = "DELETE FROM tree_members WHERE principal = 'bob'";
+    assert!(execute(place, &server, withdrawn).unwrap() > 0);
+    if !place.is_postgres() {
+        server.restart();
+    }
+    let [ann, ..] = people(replica.as_ref().unwrap_or(&server));
+    let (thread, run) = &lost;
+    permission_denied(&ann, thread, run);
+    // Nothing of it was executed again, and the thread goes on.
+    let state = ann.run(thread, &talk::slow(1, 1));
+    assert_eq!(state["seen"], json!(["work", "rest"]), "{state}");
+    let (thread, run) = &other;
+    if place.is_postgres() {
+        assert_eq!(ann.end_of(thread, run), "interrupted");
+        let attempts = "SELECT CAST(sum(attempt) AS text) FROM runs WHERE status = 'interrupted'";
+        let rows = rows(place, &server, attempts);
+        assert_eq!(rows[0][0].as_deref(), Some("1"));
+    } else {
+        permission_denied(&ann, thread, run);
     }
 }
 
