@@ -19,6 +19,7 @@ mod fairness;
 mod fan_outs;
 mod floods;
 mod foreign_ids;
+mod foreign_queries;
 mod hot;
 mod large_states;
 mod lists;

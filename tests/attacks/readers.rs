@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use test_support::client::{Client, Open};
 use test_support::on_both_storages;
 use test_support::place::{Place, block_on};
-use test_support::server::Setup;
+use test_support::server::{Server, Setup};
 use test_support::talk::{agent_thread, ok, turn, until, user, with};
 
 use crate::http2::Connection;
@@ -19,6 +19,7 @@ on_both_storages!(
     unread_streams_of_one_principal_leave_those_of_others_alone,
     streams_with_a_window_of_zero_do_not_stay,
     who_reads_now_and_then_is_served_and_who_stops_is_cut_off,
+    who_takes_a_response_at_its_pace_gets_it_and_who_is_slower_is_cut_off_when_its_time_is_over,
 );
 
 /// A run whose events take several times its input.
@@ -145,4 +146,61 @@ fn who_reads_now_and_then_is_served_and_who_stops_is_cut_off(place: &Place) {
     sleep(stall + Duration::from_secs(3));
     assert!(open.breaks());
     watch.held("a reader that stops", 96 * MIB);
+}
+
+/// Reads a response in as many pieces as there are, evenly within this time: whether all of it came, and when that or its
+/// end was.
+async fn read_evenly(server: &Server, path: &str, time: Duration) -> (bool, Duration) {
+    let window = 16 << 10;
+    let mut connection = Connection::open(server, window).await;
+    let response = connection.request("GET", path, "").await.unwrap();
+    let response = response.await.unwrap();
+    let begin = Instant::now();
+    let length = response.headers()["content-length"].to_str().unwrap();
+    let length: usize = length.parse().unwrap();
+    let mut body = response.into_body();
+    let mut read = 0;
+    while let Some(piece) = body.data().await {
+        let Ok(piece) = piece else {
+            return (false, begin.elapsed());
+        };
+        read += piece.len();
+        let due = time.mul_f64(read as f64 / length as f64);
+        tokio::time::sleep(due.saturating_sub(begin.elapsed())).await;
+        body.flow_control().release_capacity(piece.len()).unwrap();
+    }
+    (read == length, begin.elapsed())
+}
+
+fn who_takes_a_response_at_its_pace_gets_it_and_who_is_slower_is_cut_off_when_its_time_is_over(
+    place: &Place,
+) {
+    let setup = Setup::example("reference_server")
+        .env("BACKSTITCH_STALL", "2")
+        .env("BACKSTITCH_RESPONSE_PACE", "200000");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    let thread = thread_of_texts(&client, 1, 400_000);
+    let path = format!("/threads/{thread}/state");
+    let length = client.get(&path).body.len() as f64;
+    // Two seconds, and one for each 200,000 bytes.
+    let most = Duration::from_secs_f64(2.0 + length / 200_000.0);
+    let watch = Watch::of(&server);
+    // It is served by one thread of its own for each, so that neither waits for the other.
+    let read = |time| block_on(read_evenly(&server, &path, time));
+    let (in_time, late) = std::thread::scope(|scope| {
+        let in_time = scope.spawn(|| read(most.mul_f64(0.75)));
+        let late = scope.spawn(|| read(2 * most));
+        (in_time.join().unwrap(), late.join().unwrap())
+    });
+    println!("{length} bytes within {most:?}: {in_time:?}, {late:?}");
+    assert!(in_time.0);
+    assert!(!late.0, "it was served after {:?}", late.1);
+    // The server begins to count when it has made the response.
+    let early = most.saturating_sub(Duration::from_millis(500));
+    assert!(
+        late.1 >= early && late.1 < most + Duration::from_secs(5),
+        "{late:?}"
+    );
+    watch.held("a reader below the pace", 64 * MIB);
 }

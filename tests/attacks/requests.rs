@@ -21,6 +21,7 @@ use crate::siege::{MIB, Watch};
 on_both_storages!(
     so_many_requests_of_one_connection_are_worked_on_and_the_next_waits,
     so_many_requests_are_worked_on_half_of_them_of_one_principal_and_the_next_waits,
+    so_many_requests_of_one_principal_are_worked_on_as_its_share_is,
     who_waits_too_long_for_a_slot_is_refused_and_nothing_of_the_request_has_happened,
     who_waits_too_long_for_its_connection_is_refused_and_probes_wait_on,
 );
@@ -138,6 +139,33 @@ fn so_many_requests_are_worked_on_half_of_them_of_one_principal_and_the_next_wai
         }
     });
     watch.held("requests of all slots", MOST);
+}
+
+fn so_many_requests_of_one_principal_are_worked_on_as_its_share_is(place: &Place) {
+    for (share, most) in [("25", 1), ("75", 3)] {
+        let setup = Setup::example("reference_server")
+            .env("BACKSTITCH_REQUESTS", "4")
+            .env("BACKSTITCH_SHARE", share)
+            .env(PATIENT.0, PATIENT.1);
+        let (stuck, closed) = Stuck::start(place, setup);
+        std::thread::scope(|scope| {
+            let read = |at: usize| {
+                let (client, path) = (stuck.client(at), &stuck.paths[at]);
+                scope.spawn(move || client.get(path))
+            };
+            let mut all: Vec<_> = (0..most).map(|_| read(0)).collect();
+            until("the share of one is taken", || stuck.worked_on() == most);
+            all.push(read(0));
+            // Whoever comes later and needs no share of it is served before.
+            ok(stuck.client(0).get("/ok"), 200);
+            all.push(read(1));
+            until("another one has room", || stuck.worked_on() == most + 1);
+            drop(closed);
+            for read in all {
+                ok(read.join().unwrap(), 200);
+            }
+        });
+    }
 }
 
 /// The answer to a request that was refused after it had waited as long as it may, and its text.

@@ -26,31 +26,40 @@ fn setup() -> Setup {
 /// Lists whose rows are still being read have their share of the connections and no more. What
 /// reads a table that somebody has locked takes for ever.
 #[test]
-fn lists_of_one_principal_take_half_of_the_connections_and_others_are_answered() {
-    let place = Place::postgres();
-    // Four of them are for reads.
-    let setup = setup().env("BACKSTITCH_CONNECTIONS", "10");
-    let server = setup.env("DATABASE_URL", patient(&place)).start();
-    let lock = "LOCK TABLE checkpoint_blobs IN ACCESS EXCLUSIVE MODE";
-    let hold = || locked(place.url().unwrap(), lock);
-    two_reads_of_one_principal_go_on(&server, hold, || waiting(&place, &server));
+fn lists_of_one_principal_take_its_share_of_the_connections_and_others_are_answered() {
+    // Four of ten are for reads.
+    for (share, most) in [("50", 2), ("75", 3)] {
+        let place = Place::postgres();
+        let setup = setup()
+            .env("BACKSTITCH_CONNECTIONS", "10")
+            .env("BACKSTITCH_SHARE", share);
+        let server = setup.env("DATABASE_URL", patient(&place)).start();
+        let lock = "LOCK TABLE checkpoint_blobs IN ACCESS EXCLUSIVE MODE";
+        let hold = || locked(place.url().unwrap(), lock);
+        so_many_reads_of_one_principal_go_on(&server, most, hold, || waiting(&place, &server));
+    }
 }
 
-/// Of the four threads that read SQLite two. There nobody's lock keeps a reader waiting, so that the reads
+/// Of the four threads that read SQLite as many. There nobody's lock keeps a reader waiting, so that the reads
 /// of these lists themselves wait.
 #[test]
-fn lists_of_one_principal_take_two_threads_of_sqlite_and_others_are_answered() {
-    let gate = Gate::new();
-    let setup = setup().env("BACKSTITCH_READ_LIMIT", "60");
-    let point = gate.at("checkpoints::page");
-    let server = setup.env("FAILPOINTS", point).start();
-    // None of them goes on before the gate is open.
-    two_reads_of_one_principal_go_on(&server, || gate.close(), || reached(&server));
+fn lists_of_one_principal_take_its_share_of_the_threads_of_sqlite_and_others_are_answered() {
+    for (share, most) in [("25", 1), ("50", 2)] {
+        let gate = Gate::new();
+        let setup = setup()
+            .env("BACKSTITCH_READ_LIMIT", "60")
+            .env("BACKSTITCH_SHARE", share);
+        let point = gate.at("checkpoints::page");
+        let server = setup.env("FAILPOINTS", point).start();
+        // None of them goes on before the gate is open.
+        so_many_reads_of_one_principal_go_on(&server, most, || gate.close(), || reached(&server));
+    }
 }
 
 /// Keeps the reads of one principal's lists from ending, and looks how many have begun and what another one notices.
-fn two_reads_of_one_principal_go_on<H>(
+fn so_many_reads_of_one_principal_go_on<H>(
     server: &Server,
+    most: usize,
     hold: impl FnOnce() -> H,
     waiting: impl Fn() -> usize,
 ) {
@@ -69,13 +78,13 @@ fn two_reads_of_one_principal_go_on<H>(
             .into_iter()
             .map(|mut list| scope.spawn(move || list.breaks()))
             .collect();
-        until("the share is taken", || waiting() == 2);
+        until("the share is taken", || waiting() == most);
         let refused = scope.spawn(|| ann.post("/threads/count", &json!({})));
         while !refused.is_finished() {
             let begin = Instant::now();
             ok(bob.post("/threads/count", &json!({})), 200);
             waits.push(begin.elapsed());
-            assert_eq!(waiting(), 2, "more than the share is taken");
+            assert_eq!(waiting(), most, "more than the share is taken");
             sleep(PAUSE);
         }
         let refused = refused.join().unwrap();

@@ -1,5 +1,7 @@
 //! Graphs that a function makes for the config of a run (`talk` in `tests/server/own_server.rs`).
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 use test_support::{
     client::Client,
@@ -12,6 +14,7 @@ use test_support::{
 on_both_storages!(
     each_config_has_its_graph_and_a_thread_is_read_and_edited_with_that_of_its_last_run,
     a_graph_that_cannot_be_made_ends_its_run_as_an_error_and_leaves_its_thread_readable,
+    a_graph_is_made_within_the_time_of_the_setting_or_not_at_all,
     a_run_that_was_cancelled_before_it_began_does_not_change_the_graph_of_its_thread,
     schemas_and_drawings_are_those_of_the_config_of_the_assistant,
 );
@@ -136,6 +139,33 @@ fn a_graph_that_cannot_be_made_ends_its_run_as_an_error_and_leaves_its_thread_re
         assert!(refused.contains(reason), "{refused}");
         let last = wait(&client, &thread, &run(Some("fr"), &[]));
         assert_eq!(last["said"], json!(["Hello", ".", "Bonjour", "."]));
+    }
+}
+
+fn a_graph_is_made_within_the_time_of_the_setting_or_not_at_all(place: &Place) {
+    let mut server = place.start(setup());
+    for (limit, made, late) in [
+        ("1", "after 300", "after 1700"),
+        ("2", "after 1300", "after 2700"),
+    ] {
+        server.restart_with("BACKSTITCH_GRAPH_TIMEOUT", limit);
+        let client = Client::of(&server);
+        let said = wait(&client, &client.thread(), &run(Some(made), &[]));
+        assert_eq!(
+            said["said"],
+            json!(["Hello", "."]),
+            "{made} ms of {limit} s"
+        );
+        let begin = Instant::now();
+        let ended = wait(&client, &client.thread(), &run(Some(late), &[]));
+        let took = begin.elapsed();
+        let message = ended["__error__"]["message"].as_str().unwrap();
+        assert!(message.contains("BACKSTITCH_GRAPH_TIMEOUT"), "{message}");
+        let limit = Duration::from_secs(limit.parse().unwrap());
+        assert!(
+            took >= limit && took < limit + Duration::from_secs(5),
+            "{took:?}"
+        );
     }
 }
 

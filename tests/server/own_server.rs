@@ -6,6 +6,7 @@ use std::{
     process::ExitCode,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use axum::{
@@ -70,10 +71,13 @@ async fn end(_: Talk) -> Update<Talk> {
 async fn nothing(_: Other) {}
 
 /// A graph in the language of the context, whose nodes no other language has; some languages are out of
-/// order.
+/// order, and some come after so many milliseconds.
 async fn talk(config: GraphConfig) -> Result<Arc<Compiled>> {
     let language = config.text("language").unwrap_or("en");
     eprintln!("made {language}");
+    if let Some(time) = language.strip_prefix("after ") {
+        tokio::time::sleep(Duration::from_millis(time.parse()?)).await;
+    }
     let graph = Graph::<Talk>::new();
     let graph = match language {
         "fails" => backstitch::anyhow::bail!("there is no such dictionary"),

@@ -342,3 +342,73 @@ fn threads_of_a_status_that_few_have_are_those_of_the_whole_list_on_sqlite() {
 fn threads_of_a_status_that_few_have_are_those_of_the_whole_list_on_postgres() {
     threads_of_a_status_that_few_have_are_those_of_the_whole_list(&Place::postgres());
 }
+
+/// What SQLite counts in a part of a second, and in minutes.
+const FEW: u64 = 100_000;
+const MANY: u64 = 1 << 32;
+
+/// The same on SQLite, where nothing waits: every read of assistants counts to so many first.
+#[test]
+fn a_read_of_sqlite_that_takes_too_long_is_ended() {
+    let setup = Setup::example("reference_server").env("BACKSTITCH_READ_LIMIT", "1");
+    let place = Place::sqlite();
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    let db = rusqlite::Connection::open(file(&server)).unwrap();
+    let rename = "PRAGMA legacy_alter_table = ON; ALTER TABLE assistants RENAME TO real_assistants";
+    db.execute_batch(rename).unwrap();
+    let counts = |most: u64| {
+        let sql = format!(
+            "DROP VIEW IF EXISTS assistants;
+             CREATE VIEW assistants AS SELECT * FROM real_assistants WHERE (WITH RECURSIVE c (i) AS
+               (SELECT 1 UNION ALL SELECT i + 1 FROM c WHERE i < {most}) SELECT count(*) FROM c) > 0"
+        );
+        db.execute_batch(&sql).unwrap();
+    };
+    let search = json!({"graph_id": "agent"});
+    counts(FEW);
+    let rows = ok(client.post("/assistants/search", &search), 200);
+    assert_eq!(rows.as_array().unwrap().len(), 1);
+    counts(MANY);
+    let begin = Instant::now();
+    let refused = client.post("/assistants/search", &search).refused(503);
+    let took = begin.elapsed().as_millis();
+    assert!(
+        refused.contains("longer than this server allows"),
+        "{refused}"
+    );
+    assert!(
+        (1_000..2_900).contains(&took),
+        "{took} ms: it was not ended, or tried again"
+    );
+}
+
+/// The same on SQLite, where each read of checkpoints waits.
+#[test]
+fn a_search_of_sqlite_that_reads_one_state_after_another_is_ended_too() {
+    let setup = Setup::example("reference_server").env("BACKSTITCH_SEARCH_LIMIT", "1");
+    let mut server = Place::sqlite().start(setup);
+    let client = Client::of(&server);
+    for _ in 0..12 {
+        let approve = json!({"assistant_id": "approve", "input": {"request": "r"}});
+        client.run(&client.thread(), &approve);
+    }
+    let body = json!({"values": {"request": "r"}, "limit": 100});
+    for (milliseconds, ends) in [(20, true), (300, false)] {
+        let wait = format!("checkpoints::page=sleep({milliseconds})");
+        server.restart_with("FAILPOINTS", &wait);
+        let client = Client::of(&server);
+        for path in ["/threads/search", "/threads/count"] {
+            let begin = Instant::now();
+            let answer = client.post(path, &body);
+            if ends {
+                ok(answer, 200);
+            } else {
+                let detail = answer.refused(503);
+                assert!(detail.contains("ask for less at once"), "{detail}");
+                let took = begin.elapsed().as_millis();
+                assert!((1_000..3_500).contains(&took), "{took} ms");
+            }
+        }
+    }
+}
