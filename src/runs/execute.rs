@@ -7,7 +7,10 @@ mod starting_point;
 
 pub use memory::RunMemory;
 
-use std::{pin::pin, sync::Arc};
+use std::{
+    pin::{Pin, pin},
+    sync::Arc,
+};
 
 use futures::FutureExt;
 use tokio::time::Instant;
@@ -169,9 +172,11 @@ impl Service {
         let mut ended = None;
         let finished = loop {
             let span = trace::run(run.id, run.thread, run.attempt, run.traceparent());
-            let attempt = self.attempt(&run, slot, how, &pending.handle);
-            let attempt = guarded(attempt).instrument(span.clone());
-            let mut finished = self.unless_handed_over(attempt, &pending.handle).await;
+            let mut finished = {
+                let attempt = self.attempt(&run, slot, how, &pending.handle);
+                let attempt = pin!(guarded(attempt).instrument(span.clone()));
+                self.unless_handed_over(attempt, &pending.handle).await
+            };
             if let Some(Ok((_, finished))) = &mut finished {
                 let ending = self.finish_with_rest(&run, slot, finished, &publisher);
                 ended = ending.instrument(span.clone()).await;
@@ -228,10 +233,9 @@ impl Service {
     /// has done by now is durable when this returns.
     async fn unless_handed_over(
         &self,
-        attempt: impl Future<Output = AttemptEnd>,
+        mut attempt: Pin<&mut impl Future<Output = AttemptEnd>>,
         handle: &RunHandle,
     ) -> Option<AttemptEnd> {
-        let mut attempt = pin!(attempt);
         tokio::select! {
             biased;
             finished = &mut attempt => return Some(finished),

@@ -34,6 +34,7 @@ mod idempotency;
 mod javascript;
 mod large_values;
 mod limits;
+mod long_writes;
 mod masked_errors;
 mod metrics;
 mod notifications;

@@ -25,14 +25,19 @@ mod repeats;
 mod stops;
 
 on_both_storages!(
+    a_run_of_large_supersteps_is_one_transaction_ahead,
     a_stream_that_can_be_resumed_shows_nothing_that_a_crash_takes_back,
     a_breakpoint_is_shown_in_sync_when_its_checkpoint_is_stored,
 );
 
-/// Supersteps that may wait for a transaction.
+/// Supersteps that may be in a transaction or wait for one.
 const QUEUE: usize = 16;
-/// As many may be in the transaction before it, and one may be under way.
-const AHEAD: usize = 2 * QUEUE + 1;
+/// One more has been executed when a run waits for room among these.
+const AHEAD: usize = QUEUE + 1;
+
+/// Memory, in MiB, of a run whose supersteps have 10 MiB: what such a superstep takes several times, and no more of it the
+/// more supersteps there are.
+const LARGE: u64 = 220;
 
 /// A run of so many supersteps.
 pub fn supersteps(count: usize, more: Value) -> Value {
@@ -48,11 +53,15 @@ pub fn supersteps(count: usize, more: Value) -> Value {
     })
 }
 
-fn start(place: &Place) -> Server {
-    place.start(Setup::example("faulty_server").env("BACKSTITCH_LEASE", "2"))
+fn setup() -> Setup {
+    Setup::example("faulty_server").env("BACKSTITCH_LEASE", "2")
 }
 
-/// Every change of a branch's head takes this long, as on a disk that is busy.
+fn start(place: &Place) -> Server {
+    place.start(setup())
+}
+
+/// Every change of a branch's head takes this long on Postgres, as on a disk that is busy.
 fn slow_down(place: &Place, seconds: f64) {
     let sql = format!(
         "CREATE OR REPLACE FUNCTION take_long() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
@@ -132,9 +141,22 @@ struct Ahead {
     memory: u64,
 }
 
-/// Executes a run of `count_of` supersteps while each commit takes so many seconds.
-fn furthest_ahead(place: &Place, seconds: f64, count_of: usize, more: Value) -> Ahead {
-    let server = start(place);
+/// Executes a run of `count_of` supersteps in a server that is started so, while each commit takes so many seconds: of
+/// SQLite that of each superstep.
+fn furthest_ahead(
+    place: &Place,
+    setup: Setup,
+    seconds: f64,
+    count_of: usize,
+    more: Value,
+) -> Ahead {
+    let setup = if place.is_postgres() {
+        setup
+    } else {
+        let slow = format!("engine::before_commit=sleep({})", 1000.0 * seconds);
+        setup.env("FAILPOINTS", slow)
+    };
+    let server = place.start(setup);
     let client = Client::of(&server);
     // What a server loads for its first run is no part of it.
     let first = supersteps(1, json!({}));
@@ -147,7 +169,9 @@ fn furthest_ahead(place: &Place, seconds: f64, count_of: usize, more: Value) -> 
     until("its checkpoints are gone", || {
         rows(place, &server, checkpoints) == [[Some("0".to_owned())]]
     });
-    slow_down(place, seconds);
+    if place.is_postgres() {
+        slow_down(place, seconds);
+    }
     let memory = Memory::of(&server);
     let thread = client.thread();
     let open = client.open_stream(&thread, &supersteps(count_of, more));
@@ -174,7 +198,7 @@ fn furthest_ahead(place: &Place, seconds: f64, count_of: usize, more: Value) -> 
 #[test]
 fn a_run_waits_for_a_database_that_takes_two_seconds() {
     let begin = Instant::now();
-    let ahead = furthest_ahead(&Place::postgres(), 2.0, 60, json!({}));
+    let ahead = furthest_ahead(&Place::postgres(), setup(), 2.0, 60, json!({}));
     let (furthest, memory) = (ahead.supersteps, ahead.memory / MIB);
     println!("{furthest} ahead, {memory} MiB, {:?}", begin.elapsed());
     assert!(furthest > 1, "it ran ahead");
@@ -182,14 +206,16 @@ fn a_run_waits_for_a_database_that_takes_two_seconds() {
     assert!(memory <= 16, "{memory} MiB");
 }
 
-#[test]
-fn a_run_of_large_supersteps_is_one_transaction_ahead() {
+fn a_run_of_large_supersteps_is_one_transaction_ahead(place: &Place) {
     let large = json!({"size": 10 << 20});
-    let ahead = furthest_ahead(&Place::postgres(), 1.0, 5, large);
-    // One is in its transaction, one waits for the next, and one is done and finds no room.
-    let furthest = ahead.supersteps;
-    println!("{furthest} ahead, {} MiB", ahead.memory / MIB);
-    assert!(furthest <= 3, "{furthest} supersteps of 10 MiB ahead");
+    // It waits for no other reason than its bytes.
+    let setup = setup().env("BACKSTITCH_RUN_AHEAD_AGE", "60000");
+    let ahead = furthest_ahead(place, setup, 0.5, 8, large);
+    // One is in its transaction, and one is done and finds no room.
+    let (furthest, memory) = (ahead.supersteps, ahead.memory / MIB);
+    println!("{furthest} ahead, {memory} MiB");
+    assert!(furthest <= 2, "{furthest} supersteps of 10 MiB ahead");
+    assert!(memory <= LARGE, "{memory} MiB");
 }
 
 /// A process is frozen while supersteps wait in its queue, another one takes its run over, and it wakes.

@@ -9,7 +9,7 @@ use std::{
 use rusqlite::{Connection, config::DbConfig};
 
 use super::error::Error;
-use crate::checkpoint::codec::Format;
+use crate::{checkpoint::codec::Format, fail_point};
 
 mod idle;
 #[cfg(feature = "failpoints")]
@@ -111,6 +111,12 @@ pub(super) fn read_only(file: &Path) -> rusqlite::Result<Connection> {
 /// Runs a statement that has no parameters and no rows.
 fn execute(db: &Connection, sql: &'static str) -> rusqlite::Result<()> {
     db.prepare_cached(sql)?.execute([]).map(drop)
+}
+
+/// Commits the open transaction.
+fn commit(db: &Connection) -> rusqlite::Result<()> {
+    fail_point!("sqlite::before_commit");
+    execute(db, "COMMIT")
 }
 
 /// Ends an open transaction; nothing of it stays.

@@ -8,7 +8,7 @@ use std::{
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::{Writing, execute, roll_back};
+use super::{Writing, commit, execute, roll_back};
 use crate::checkpoint::{Error, codec::Format};
 
 /// How long a transaction may be idle while everybody else waits for it.
@@ -99,7 +99,7 @@ pub(crate) fn serve(db: &Connection, opening: Opening) {
         match opening.calls.recv_timeout(IDLE_LIMIT) {
             Ok(Call::Work(work)) => work(db),
             Ok(Call::Commit(reply)) => {
-                let done = check(db).and_then(|()| Ok(execute(db, "COMMIT")?));
+                let done = check(db).and_then(|()| Ok(commit(db)?));
                 // After a failure nothing of it may stay, nor block those who wait.
                 roll_back(db);
                 let _ = reply.send(done);

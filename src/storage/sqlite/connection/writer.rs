@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::{
-    Writing, execute, roll_back,
+    Writing, commit, execute, roll_back,
     transaction::{self, OpenTransaction, Opening},
 };
 use crate::{
@@ -181,7 +181,7 @@ fn transact(db: &Connection, group: &mut [Box<dyn Job>]) -> rusqlite::Result<()>
     if let [only] = group {
         // The transaction is its savepoint.
         return if only.run(db) {
-            execute(db, "COMMIT")
+            commit(db)
         } else {
             roll_back(db);
             Ok(())
@@ -196,7 +196,7 @@ fn transact(db: &Connection, group: &mut [Box<dyn Job>]) -> rusqlite::Result<()>
         }
         execute(db, "RELEASE job")?;
     }
-    execute(db, "COMMIT")
+    commit(db)
 }
 
 #[cfg(test)]

@@ -1,0 +1,55 @@
+//! Reading never waits for writing.
+
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+use test_support::{
+    client::Client,
+    place::Place,
+    server::Setup,
+    talk::{agent_thread, note, say, whole},
+};
+
+/// SQLite has one transaction that writes at a time: all that is read is answered beside one that does not end.
+#[test]
+fn what_is_read_of_sqlite_waits_for_no_transaction_that_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = folder.path().join("gate");
+    let point = format!("sqlite::before_commit=while({})", gate.display());
+    let setup = Setup::example("reference_server").env("FAILPOINTS", point);
+    let server = Place::sqlite().start(setup);
+    let client = Client::of(&server);
+    let thread = agent_thread(&client);
+    say(&client, &thread, "hello");
+    let cold = agent_thread(&client);
+    say(&client, &cold, "hello");
+    let search = |client: &Client| client.post("/threads/search", &json!({"limit": 10}));
+    let before = whole(&client, &thread);
+    fs::write(&gate, "").unwrap();
+    thread::scope(|scope| {
+        let writing = scope.spawn(|| note(&client, &thread, "u9"));
+        thread::sleep(Duration::from_millis(300));
+        let begin = Instant::now();
+        for _ in 0..3 {
+            assert!(whole(&client, &thread) == before, "nothing has changed");
+            whole(&client, &cold);
+            let found = search(&client);
+            assert_eq!(
+                found.json().as_array().unwrap().len(),
+                2,
+                "{}",
+                found.text()
+            );
+        }
+        let took = begin.elapsed();
+        println!("what is read took {took:?}");
+        assert!(!writing.is_finished(), "the transaction is open");
+        assert!(took < Duration::from_secs(3), "{took:?}");
+        fs::remove_file(&gate).unwrap();
+        writing.join().unwrap();
+    });
+    assert!(whole(&client, &thread) != before, "the message is there");
+}
