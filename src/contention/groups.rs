@@ -20,6 +20,8 @@ const FULL: usize = 4;
 /// else to do that takes some microseconds. Beside eight clients a group has half as many jobs again, and a run costs
 /// Postgres a tenth less.
 const YIELDS: usize = 4;
+/// And how long at most.
+const GATHER: Duration = Duration::from_millis(1);
 /// Or when those under way take longer than this: they may wait for something of their own, such as a lock.
 const SLOW: Duration = Duration::from_millis(5);
 
@@ -181,9 +183,13 @@ impl<T: Send + 'static> Lane<T> {
         if self.is_over {
             return None;
         }
-        for _ in 0..YIELDS {
-            yield_now().await;
-        }
+        let others = async {
+            for _ in 0..YIELDS {
+                yield_now().await;
+            }
+        };
+        // Its thread may be computing for long: the clock lets another one go on.
+        let _ = timeout(GATHER, others).await;
         let shared = self.shared.clone();
         let (group, begins) = {
             let mut state = shared.state.lock();

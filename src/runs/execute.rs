@@ -175,7 +175,8 @@ impl Service {
             let mut finished = {
                 let attempt = self.attempt(&run, slot, how, &pending.handle);
                 let attempt = pin!(guarded(attempt).instrument(span.clone()));
-                self.unless_handed_over(attempt, &pending.handle).await
+                self.unless_handed_over(&run, attempt, &pending.handle)
+                    .await
             };
             if let Some(Ok((_, finished))) = &mut finished {
                 let ending = self.finish_with_rest(&run, slot, finished, &publisher);
@@ -197,8 +198,9 @@ impl Service {
                     break None;
                 }
                 Reattempt::HandedOver => {
-                    // The next process continues with what is stored. Those who wait here learn
-                    // that the server has stopped.
+                    // The next process continues with what is stored, so readers miss what is not in the log. Those who
+                    // wait here learn that the server has stopped.
+                    self.flush_log(&publisher).await;
                     self.inner.active.lock().end(run.id);
                     return;
                 }
@@ -229,10 +231,11 @@ impl Service {
         self.publish_result(pending, result);
     }
 
-    /// The end of an attempt; `None` when the run is left to another process. It stops then at its next await, and what it
-    /// has done by now is durable when this returns.
+    /// The end of an attempt; `None` when the run is left to another process. It stops then at its next await, and the
+    /// supersteps that it has done by now are durable when this returns.
     async fn unless_handed_over(
         &self,
+        run: &Run,
         mut attempt: Pin<&mut impl Future<Output = AttemptEnd>>,
         handle: &RunHandle,
     ) -> Option<AttemptEnd> {
@@ -240,6 +243,12 @@ impl Service {
             biased;
             finished = &mut attempt => return Some(finished),
             () = self.inner.hand_over.cancelled() => {}
+        }
+        let kwargs = Kwargs::from_value(&run.kwargs);
+        if kwargs.is_ok_and(|kwargs| kwargs.durability == request::Durability::Exit) {
+            // Nothing of it is stored before its end: the next attempt begins with all that this one was given, such as
+            // the answer of a human, which a state between would say has been used.
+            return None;
         }
         let is_cancelled = handle.cancel.is_cancelled();
         handle.cancel.cancel();

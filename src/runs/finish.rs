@@ -285,10 +285,10 @@ impl Service {
         }
     }
 
-    /// Waits until the frames of a run are in its log, as long as this process works.
+    /// Waits until the frames of a run are in its log, as long as this process writes there.
     pub(super) async fn flush_log(&self, publisher: &Publisher) {
         let flushed = publisher.flushed();
-        let _ = self.inner.hand_over.run_until_cancelled(flushed).await;
+        let _ = self.inner.stopped.run_until_cancelled(flushed).await;
     }
 
     /// The frames that are stored with the final row, once those before them are in the log. `None` when they are not
@@ -301,7 +301,7 @@ impl Service {
         tokio::select! {
             biased;
             last = publisher.take_last(failure) => Some(last),
-            () = self.inner.hand_over.cancelled() => None,
+            () = self.inner.stopped.cancelled() => None,
         }
     }
 

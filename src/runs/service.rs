@@ -147,6 +147,9 @@ pub(super) struct Inner {
     pub tracker: TaskTracker,
     /// Cancelled when runs that are still executed are left to other processes.
     pub hand_over: CancellationToken,
+    /// Cancelled when none of them is waited for any more: the lease is about to be returned, and what is not in the
+    /// log of streams by now is not written there.
+    pub stopped: CancellationToken,
 }
 
 /// The service of runs. Cheap to clone.
@@ -189,6 +192,7 @@ impl Service {
                 deliveries: Default::default(),
                 tracker: TaskTracker::new(),
                 hand_over: CancellationToken::new(),
+                stopped: CancellationToken::new(),
                 options,
             }),
         }

@@ -60,7 +60,7 @@ impl Service {
         #[cfg(feature = "server")]
         tokio::spawn(self.clone().deliver_webhooks());
         if let Some(writer) = self.inner.hub.log() {
-            tokio::spawn(writer.clone().run(self.inner.hand_over.clone()));
+            tokio::spawn(writer.clone().run(self.inner.stopped.clone()));
         }
         tokio::spawn(self.clone().sweep_log());
         tokio::spawn(self.clone().exchange_hints());
@@ -81,8 +81,9 @@ impl Service {
         self.shared.drain.is_cancelled() && self.inner.tracker.is_empty()
     }
 
-    /// Lets runs end, for a limited time; then hands over the rest: they stop where they are and
-    /// stay `running`, and the lease is returned, so that another process continues them at once.
+    /// Lets runs end, for a limited time; then hands over the rest: they stop where they are and stay `running`, what
+    /// they have done and shown is stored, for five seconds at most, and the lease is returned, so that another process
+    /// continues them at once.
     /// The drain token must have been cancelled: new runs are refused since then.
     pub async fn drain(&self) {
         let inner = &self.inner;
@@ -99,6 +100,7 @@ impl Service {
         }
         #[cfg(feature = "server")]
         self.drain_deliveries().await;
+        inner.stopped.cancel();
         if let Err(error) = self.shared.parts.runs.retire(self.shared.worker).await {
             tracing::warn!(%error, "the lease could not be given back");
         }

@@ -25,12 +25,12 @@ impl Service {
         let runtime = runtime.map_err(failed)?;
         let ended = CancellationToken::new();
         let guard = ended.clone().drop_guard();
-        let hand_over = self.inner.hand_over.clone();
+        let stopped = self.inner.stopped.clone();
         // Ends with the runtime of the service, if nothing else ends it.
         tokio::spawn(async move {
             let _guard = guard;
-            // The lease is about to be returned.
-            hand_over.cancelled().await;
+            // The lease is about to be returned, on its one connection, so behind what is under way.
+            stopped.cancelled().await;
         });
         let (registered, is_registered) = oneshot::channel();
         let service = self.clone();

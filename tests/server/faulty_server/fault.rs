@@ -1,4 +1,4 @@
-//! A graph that fails, never ends, or makes many or large supersteps.
+//! A graph that fails, asks, never ends, or makes many or large supersteps.
 
 use std::{sync::Arc, time::Duration};
 
@@ -39,8 +39,12 @@ async fn good(state: Fault) -> Result<Update<Fault>> {
     Ok(Fault::update().done("good"))
 }
 
-async fn bad(state: Fault) -> Result<Command<Fault>> {
+async fn bad(state: Fault, ctx: Ctx) -> Result<Command<Fault>> {
     state.leave_trace("bad")?;
+    if state.how.as_deref() == Some("ask") {
+        let answer: String = ctx.interrupt("shall I go on?").await;
+        state.leave_trace(&answer)?;
+    }
     if let Some(pause) = state.pause {
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }

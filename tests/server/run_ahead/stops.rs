@@ -1,13 +1,19 @@
 //! Runs that are stopped while supersteps of theirs wait for the database: what they have done is stored first.
 
-use std::{fs, path::PathBuf, thread, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use test_support::{
     client::Client,
     on_both_storages,
     place::Place,
     server::{Server, Setup},
+    tables::rows,
     talk::{background, until, with},
 };
 
@@ -16,7 +22,9 @@ use super::{is_complete, repeats::executed, stored, supersteps};
 on_both_storages!(
     a_cancelled_run_ends_when_what_it_has_done_is_stored,
     a_run_that_is_handed_over_goes_on_behind_what_it_has_done,
-    a_run_that_stores_its_last_state_alone_is_handed_over_with_what_it_has_done,
+    a_run_that_is_handed_over_before_it_stores_anything_still_has_its_answer,
+    a_run_that_is_handed_over_before_it_stores_anything_comes_to_its_breakpoint,
+    events_of_a_run_that_is_handed_over_are_stored_with_what_it_has_done,
 );
 
 /// Supersteps of a run.
@@ -35,14 +43,21 @@ struct Waiting {
 
 impl Waiting {
     fn start(place: &Place) -> Self {
+        Self::start_with(place, &[])
+    }
+
+    fn start_with(place: &Place, settings: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (gate, trace) = (folder.path().join("gate"), folder.path().join("trace"));
         let point = format!("engine::before_commit=while({})", gate.display());
-        let setup = Setup::example("faulty_server")
+        let mut setup = Setup::example("faulty_server")
             .env("BACKSTITCH_DRAIN", "0")
             .env("BACKSTITCH_RUN_AHEAD", "1000")
             .env("BACKSTITCH_RUN_AHEAD_AGE", "60000")
             .env("FAILPOINTS", point);
+        for (name, value) in settings {
+            setup = setup.env(name, *value);
+        }
         let server = place.start(setup);
         let client = Client::of(&server);
         let thread = client.thread();
@@ -112,25 +127,106 @@ fn a_run_that_is_handed_over_goes_on_behind_what_it_has_done(place: &Place) {
     assert!(twice <= 1, "{twice} supersteps were repeated");
 }
 
-fn a_run_that_stores_its_last_state_alone_is_handed_over_with_what_it_has_done(place: &Place) {
+/// While the supersteps of its runs are stored, another process is not to take them for those of a dead one.
+#[test]
+fn a_process_that_stores_what_its_runs_have_done_keeps_its_lease() {
+    let place = Place::postgres();
+    let mut waiting = Waiting::start_with(&place, &[("BACKSTITCH_LEASE", "1")]);
+    let next = waiting.server.replica();
+    waiting.server.signal("TERM");
+    thread::sleep(Duration::from_secs(3));
+    assert!(waiting.server.is_alive(), "it waits for the commits");
+    fs::remove_file(&waiting.gate).unwrap();
+    assert!(waiting.server.wait().success());
+    let end = Client::of(&next).end_of(&waiting.thread, &waiting.run);
+    assert_eq!(end, "error", "its limit");
+    let lost = "SELECT CAST(losses AS text) FROM runs";
+    assert_eq!(rows(&place, &next, lost), [[Some("0".to_owned())]]);
+    is_complete(&place, &next, MANY);
+    let (_, twice) = executed(&waiting.trace);
+    assert!(twice <= 1, "{twice} supersteps were repeated");
+}
+
+/// A server that gives its runs no time when it stops.
+fn impatient(place: &Place) -> Server {
+    place.start(Setup::example("faulty_server").env("BACKSTITCH_DRAIN", "0"))
+}
+
+/// Hands a run over while its last node sleeps, as its trace says; returns how it ended at the next process, and what
+/// the nodes of the thread have done.
+fn handed_over(server: &mut Server, thread: &str, run: &str, trace: &Path) -> (String, Value) {
+    server.signal("TERM");
+    assert!(server.wait().success());
+    let before = fs::read_to_string(trace).unwrap();
+    server.restart();
+    let client = Client::of(server);
+    let end = client.end_of(thread, run);
+    let after = fs::read_to_string(trace).unwrap();
+    assert!(after.len() > before.len(), "it was executed again");
+    (end, client.state(thread)["values"]["done"].clone())
+}
+
+/// An answer is used in a superstep of which nothing is stored.
+fn a_run_that_is_handed_over_before_it_stores_anything_still_has_its_answer(place: &Place) {
+    let mut server = impatient(place);
+    let client = Client::of(&server);
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace");
-    let setup = Setup::example("faulty_server").env("BACKSTITCH_DRAIN", "0");
-    let mut server = place.start(setup);
-    let client = Client::of(&server);
     let thread = client.thread();
-    let body = supersteps(MANY, json!({"trace": trace, "pause": 5}));
-    let run = background(&client, &thread, &with(body, "durability", "exit"));
-    until("the run is under way", || executed(&trace).0 > 10);
-    assert!(server.terminate().success());
-    let (done, _) = executed(&trace);
-    server.restart();
+    let input = json!({"how": "ask", "pause": 1500, "trace": trace});
+    client.run(&thread, &json!({"assistant_id": "fault", "input": input}));
+    let answer =
+        json!({"assistant_id": "fault", "command": {"resume": "yes"}, "durability": "exit"});
+    let run = background(&client, &thread, &answer);
+    until("the answer was used", || {
+        fs::read_to_string(&trace).unwrap().contains("yes")
+    });
+    let (end, done) = handed_over(&mut server, &thread, &run, &trace);
+    assert_eq!(end, "success");
+    assert_eq!(done, json!(["good", "bad"]));
+}
+
+/// Its checkpoint would look like one that is behind the breakpoint.
+fn a_run_that_is_handed_over_before_it_stores_anything_comes_to_its_breakpoint(place: &Place) {
+    let mut server = impatient(place);
     let client = Client::of(&server);
-    assert_eq!(client.end_of(&thread, &run), "error", "its limit");
-    let (lines, twice) = executed(&trace);
-    println!("{done} were done, {twice} repeated");
-    assert_eq!(lines - twice, MANY, "each superstep was executed");
-    assert!(twice <= 1, "{twice} supersteps were repeated");
-    let state = client.state(&thread);
-    assert_eq!(state["values"]["done"].as_array().unwrap().len(), MANY);
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    let thread = client.thread();
+    client.run(&thread, &json!({"assistant_id": "fault", "input": {}}));
+    let body = json!({
+        "assistant_id": "fault", "input": {"how": "endless", "pause": 1500, "trace": trace},
+        "interrupt_after": ["bad"], "durability": "exit",
+    });
+    let run = background(&client, &thread, &body);
+    until("its last node has begun", || {
+        fs::read_to_string(&trace).is_ok_and(|text| text.contains("bad"))
+    });
+    let (_, done) = handed_over(&mut server, &thread, &run, &trace);
+    assert_eq!(done, json!(["good", "bad", "good", "bad"]));
+    assert_eq!(Client::of(&server).state(&thread)["next"], json!(["bad"]));
+}
+
+/// What was shown of supersteps that are stored is not executed again, so nothing else would show it.
+fn events_of_a_run_that_is_handed_over_are_stored_with_what_it_has_done(place: &Place) {
+    let mut server = impatient(place);
+    let client = Client::of(&server);
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    let thread = client.thread();
+    let body = supersteps(MANY, json!({"trace": trace, "pause": 2}));
+    let run = background(&client, &thread, &with(body, "stream_resumable", true));
+    until("the run is under way", || {
+        fs::read_to_string(&trace).is_ok_and(|text| text.lines().count() > 60)
+    });
+    let (end, _) = handed_over(&mut server, &thread, &run, &trace);
+    assert_eq!(end, "error", "its limit");
+    let path = format!("/threads/{thread}/runs/{run}/stream?stream_mode=updates");
+    let mut open = Client::of(&server).open("GET", &path, &[("last-event-id", "-1")], b"");
+    let mut updates = 0;
+    while let Some(event) = open.event() {
+        updates += usize::from(event.name == "updates");
+    }
+    // The result of a task that had ended may be shown by both processes.
+    assert!((MANY..=MANY + 1).contains(&updates), "{updates} of {MANY}");
 }
