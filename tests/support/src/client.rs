@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use crate::{server::Server, socket};
 
+mod held;
+pub use held::Held;
+
 /// How long an answer may be silent.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -44,14 +47,6 @@ pub struct Open {
     /// Lower-case names with their values, in order.
     pub headers: Vec<(String, String)>,
     body: Chunks,
-}
-
-/// A request whose last byte is held back; the server has begun to read its body.
-#[derive(Debug)]
-pub struct Held {
-    reader: BufReader<TcpStream>,
-    method: String,
-    last: u8,
 }
 
 /// One server-sent event.
@@ -262,19 +257,6 @@ impl Client {
             pause = (2 * pause).min(Duration::from_millis(20));
         }
         panic!("run {run} does not end");
-    }
-}
-
-impl Held {
-    /// Sends the last byte, and gives the whole answer.
-    pub fn finish(self) -> Answer {
-        self.open().whole()
-    }
-
-    /// Sends the last byte, and gives the head of the answer as soon as that is there.
-    pub fn open(mut self) -> Open {
-        self.reader.get_mut().write_all(&[self.last]).unwrap();
-        Open::of(self.reader, &self.method)
     }
 }
 
