@@ -150,6 +150,8 @@ pub(super) struct Inner {
     /// Cancelled when none of them is waited for any more: the lease is about to be returned, and what is not in the
     /// log of streams by now is not written there.
     pub stopped: CancellationToken,
+    /// The thread that renews the lease, while there is one.
+    pub lease: TaskTracker,
 }
 
 /// The service of runs. Cheap to clone.
@@ -193,6 +195,7 @@ impl Service {
                 tracker: TaskTracker::new(),
                 hand_over: CancellationToken::new(),
                 stopped: CancellationToken::new(),
+                lease: TaskTracker::new(),
                 options,
             }),
         }

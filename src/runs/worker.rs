@@ -100,9 +100,6 @@ impl Service {
         }
         #[cfg(feature = "server")]
         self.drain_deliveries().await;
-        inner.stopped.cancel();
-        if let Err(error) = self.shared.parts.runs.retire(self.shared.worker).await {
-            tracing::warn!(%error, "the lease could not be given back");
-        }
+        self.return_lease().await;
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     runs::{Error, Service},
 };
 
-/// The longest pause after a failure to renew.
+/// The longest pause after a failure to renew, and the longest wait for the thread to end.
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl Service {
@@ -29,11 +29,12 @@ impl Service {
         // Ends with the runtime of the service, if nothing else ends it.
         tokio::spawn(async move {
             let _guard = guard;
-            // The lease is about to be returned, on its one connection, so behind what is under way.
+            // The lease is about to be returned.
             stopped.cancelled().await;
         });
         let (registered, is_registered) = oneshot::channel();
         let service = self.clone();
+        let is_there = self.inner.lease.token();
         thread::Builder::new()
             .name("lease".into())
             .spawn(move || {
@@ -48,10 +49,24 @@ impl Service {
                         }
                     }
                 });
+                // The connection for the lease ends with the runtime.
+                drop(runtime);
+                drop(is_there);
             })
             .map_err(failed)?;
         let lost = |_| checkpoint::Error::Unavailable("the thread of the lease ended".into());
         Ok(is_registered.await.map_err(lost)??)
+    }
+
+    /// Returns the lease, once nothing renews it any more.
+    pub(super) async fn return_lease(&self) {
+        let inner = &self.inner;
+        inner.stopped.cancel();
+        inner.lease.close();
+        let _ = tokio::time::timeout(PAUSE, inner.lease.wait()).await;
+        if let Err(error) = self.shared.parts.runs.retire(self.shared.worker).await {
+            tracing::warn!(%error, "the lease could not be given back");
+        }
     }
 
     async fn renew(&self) -> Result<(), checkpoint::Error> {
