@@ -27,16 +27,17 @@ fn setup() -> Setup {
 /// reads a table that somebody has locked takes for ever.
 #[test]
 fn lists_of_one_principal_take_its_share_of_the_connections_and_others_are_answered() {
-    // Four of ten are for reads.
+    let place = Place::postgres();
+    // Four of them are for reads.
+    let setup = setup().env("BACKSTITCH_CONNECTIONS", "10");
+    let mut server = setup.env("DATABASE_URL", patient(&place)).start();
+    let thread = thread_of_lists(&server);
     for (share, most) in [("50", 2), ("75", 3)] {
-        let place = Place::postgres();
-        let setup = setup()
-            .env("BACKSTITCH_CONNECTIONS", "10")
-            .env("BACKSTITCH_SHARE", share);
-        let server = setup.env("DATABASE_URL", patient(&place)).start();
+        server.restart_with("BACKSTITCH_SHARE", share);
         let lock = "LOCK TABLE checkpoint_blobs IN ACCESS EXCLUSIVE MODE";
         let hold = || locked(place.url().unwrap(), lock);
-        so_many_reads_of_one_principal_go_on(&server, most, hold, || waiting(&place, &server));
+        let waiting = || waiting(&place, &server);
+        so_many_reads_of_one_principal_go_on(&server, &thread, most, hold, waiting);
     }
 }
 
@@ -44,28 +45,35 @@ fn lists_of_one_principal_take_its_share_of_the_connections_and_others_are_answe
 /// of these lists themselves wait.
 #[test]
 fn lists_of_one_principal_take_its_share_of_the_threads_of_sqlite_and_others_are_answered() {
+    let mut server = setup().env("BACKSTITCH_READ_LIMIT", "60").start();
+    let thread = thread_of_lists(&server);
     for (share, most) in [("25", 1), ("50", 2)] {
         let gate = Gate::new();
-        let setup = setup()
-            .env("BACKSTITCH_READ_LIMIT", "60")
-            .env("BACKSTITCH_SHARE", share);
-        let point = gate.at("checkpoints::page");
-        let server = setup.env("FAILPOINTS", point).start();
+        server.restart_with("BACKSTITCH_SHARE", share);
+        server.restart_with("FAILPOINTS", &gate.at("checkpoints::page"));
+        let before = reached(&server);
         // None of them goes on before the gate is open.
-        so_many_reads_of_one_principal_go_on(&server, most, || gate.close(), || reached(&server));
+        let hold = || gate.close();
+        let waiting = || reached(&server) - before;
+        so_many_reads_of_one_principal_go_on(&server, &thread, most, hold, waiting);
     }
+}
+
+/// A thread of ann's whose lists take several reads.
+fn thread_of_lists(server: &Server) -> String {
+    thread_of_texts(&Client::of(server).with_key("key-a"), 40, 1 << 19)
 }
 
 /// Keeps the reads of one principal's lists from ending, and looks how many have begun and what another one notices.
 fn so_many_reads_of_one_principal_go_on<H>(
     server: &Server,
+    thread: &str,
     most: usize,
     hold: impl FnOnce() -> H,
     waiting: impl Fn() -> usize,
 ) {
     let ann = Client::of(server).with_key("key-a");
     let bob = Client::of(server).with_key("key-b");
-    let thread = thread_of_texts(&ann, 40, 1 << 19);
     let path = format!("/threads/{thread}/history");
     let open = || ann.open("POST", &path, &[], b"{\"limit\": 1000}");
     let memory = Memory::of(server);
