@@ -244,13 +244,14 @@ impl Service {
             finished = &mut attempt => return Some(finished),
             () = self.inner.hand_over.cancelled() => {}
         }
+        let is_cancelled = handle.cancel.is_cancelled();
         let kwargs = Kwargs::from_value(&run.kwargs);
-        if kwargs.is_ok_and(|kwargs| kwargs.durability == request::Durability::Exit) {
+        let is_exit = kwargs.is_ok_and(|kwargs| kwargs.durability == request::Durability::Exit);
+        if is_exit && !is_cancelled {
             // Nothing of it is stored before its end: the next attempt begins with all that this one was given, such as
             // the answer of a human, which a state between would say has been used.
             return None;
         }
-        let is_cancelled = handle.cancel.is_cancelled();
         handle.cancel.cancel();
         let finished = attempt.await;
         let was_cut = match &finished {

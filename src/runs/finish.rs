@@ -266,6 +266,10 @@ impl Service {
             }
             // Readers go on in the log, where the next attempt writes.
             FinalRow::Fenced => publisher.fence(),
+            FinalRow::HandedOver => {
+                publisher.go_on();
+                self.flush_log(publisher).await;
+            }
             _ => publisher.go_on(),
         }
         (written, LastFrames::default())

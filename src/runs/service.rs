@@ -274,9 +274,9 @@ impl Service {
         self.shared.withdrawals.watch(access, thread)
     }
 
-    /// Cancelled when the runs that are still executed are left to other processes.
-    pub fn handed_over(&self) -> CancellationToken {
-        self.inner.hand_over.clone()
+    /// Cancelled when no run of this process is waited for any more.
+    pub fn stopped(&self) -> CancellationToken {
+        self.inner.stopped.clone()
     }
 
     /// A run of a thread that waits or is executed in this process.

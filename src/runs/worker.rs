@@ -82,8 +82,8 @@ impl Service {
     }
 
     /// Lets runs end, for a limited time; then hands over the rest: they stop where they are and stay `running`, what
-    /// they have done and shown is stored, for five seconds at most, and the lease is returned, so that another process
-    /// continues them at once.
+    /// they have done and shown is stored, for five seconds at most, and the lease is returned when webhooks are sent, so
+    /// that another process continues them.
     /// The drain token must have been cancelled: new runs are refused since then.
     pub async fn drain(&self) {
         let inner = &self.inner;

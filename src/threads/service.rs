@@ -162,7 +162,7 @@ impl Service {
         let tree = shared.parts.tree.clone();
         // Streams outlive the beginning of a drain.
         let withdrawals = shared.withdrawals.clone();
-        tokio::spawn(withdrawals.run(tree, self.runs.handed_over()));
+        tokio::spawn(withdrawals.run(tree, self.runs.stopped()));
     }
 
     /// Whether the storage can be written to.

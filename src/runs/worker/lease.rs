@@ -11,8 +11,10 @@ use crate::{
     runs::{Error, Service},
 };
 
-/// The longest pause after a failure to renew, and the longest wait for the thread to end.
+/// The longest pause after a failure to renew.
 const PAUSE: Duration = Duration::from_millis(500);
+/// How long returning the lease may take.
+const RETURN: Duration = Duration::from_secs(5);
 
 impl Service {
     /// Registers this process, and renews its lease from now on.
@@ -25,12 +27,10 @@ impl Service {
         let runtime = runtime.map_err(failed)?;
         let ended = CancellationToken::new();
         let guard = ended.clone().drop_guard();
-        let stopped = self.inner.stopped.clone();
         // Ends with the runtime of the service, if nothing else ends it.
         tokio::spawn(async move {
             let _guard = guard;
-            // The lease is about to be returned.
-            stopped.cancelled().await;
+            futures::future::pending::<()>().await;
         });
         let (registered, is_registered) = oneshot::channel();
         let service = self.clone();
@@ -45,12 +45,12 @@ impl Service {
                     if goes_on && waits {
                         tokio::select! {
                             () = ended.cancelled() => {}
+                            // On the one connection for the lease, so behind what is under way.
+                            () = service.inner.stopped.cancelled() => service.retire().await,
                             () = service.renew_lease() => {}
                         }
                     }
                 });
-                // The connection for the lease ends with the runtime.
-                drop(runtime);
                 drop(is_there);
             })
             .map_err(failed)?;
@@ -58,12 +58,15 @@ impl Service {
         Ok(is_registered.await.map_err(lost)??)
     }
 
-    /// Returns the lease, once nothing renews it any more.
+    /// Lets the thread that renews the lease return it, and waits until it has.
     pub(super) async fn return_lease(&self) {
         let inner = &self.inner;
         inner.stopped.cancel();
         inner.lease.close();
-        let _ = tokio::time::timeout(PAUSE, inner.lease.wait()).await;
+        let _ = tokio::time::timeout(RETURN, inner.lease.wait()).await;
+    }
+
+    async fn retire(&self) {
         if let Err(error) = self.shared.parts.runs.retire(self.shared.worker).await {
             tracing::warn!(%error, "the lease could not be given back");
         }
@@ -75,15 +78,12 @@ impl Service {
             .await
     }
 
-    /// Renews the lease, and nothing else, until the server has drained.
+    /// Renews the lease, and nothing else.
     async fn renew_lease(&self) {
         let pause = self.inner.options.lease / 3;
         let mut next = Instant::now() + pause;
         loop {
             tokio::time::sleep_until(next).await;
-            if self.is_drained() {
-                return;
-            }
             next = Instant::now() + pause;
             if let Err(error) = self.renew().await {
                 tracing::warn!(%error, "the lease could not be renewed");
