@@ -14,7 +14,7 @@ use crate::{
 const PLAN: Plan = Plan {
     span: Duration::from_secs(2),
     rounds: 3,
-    turns: 400,
+    turns: 1000,
     reads: 100,
     in_flight: 0,
 };

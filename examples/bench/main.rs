@@ -47,7 +47,7 @@ struct Plan {
     span: Duration,
     /// Interleaved rounds, of which the median counts.
     rounds: usize,
-    /// Turns of the long chat.
+    /// Turns of the long chat, 800 at least: what it takes is measured in its middle too, after the first 400.
     turns: usize,
     /// Repetitions of a request.
     reads: usize,
@@ -61,7 +61,7 @@ impl Plan {
             Self {
                 span: Duration::from_secs(2),
                 rounds: 1,
-                turns: 400,
+                turns: 1000,
                 reads: 50,
                 in_flight: 2_000,
             }

@@ -218,73 +218,58 @@ pub async fn reads(book: &mut Book, plan: Plan, name: &str, address: &str) {
 /// What a conversation takes on disk, and how long its turns take.
 pub async fn chats(book: &mut Book, plan: Plan, storage: &Storage) {
     let (server, name) = (storage.server(), storage.name());
+    let mut ratio = |what: String, value: f64, most: f64, note: String| {
+        book.add(
+            format!("{name}: {what}"),
+            value,
+            "",
+            Goal::AtMost(most),
+            note,
+        );
+    };
     let mut chat = Chat::begin(&server.address).await;
-    let mut all = vec![];
-    for turns in [200, 400] {
+    let mut before = 0.0;
+    for (turns, goals) in [(200, Some((6.0, 10.0))), (400, None)] {
         chat.continue_to(turns).await;
         let sizes = sizes::of(storage).await;
+        let (state, whole) = (sizes.state as f64, sizes.whole as f64);
         let text = (turns * 400) as f64;
-        all.push(sizes.whole as f64);
-        if turns == 200 {
-            book.add(
-                format!("{name}: checkpoints, values and results of 200 turns, per byte of text"),
-                sizes.state as f64 / text,
-                "",
-                Goal::AtMost(6.0),
-                String::new(),
-            );
-            book.add(
-                format!("{name}: all tables after 200 turns, per byte of text"),
-                sizes.whole as f64 / text,
-                "",
-                Goal::AtMost(10.0),
-                String::new(),
-            );
+        if let Some((of_state, of_whole)) = goals {
+            let what = "checkpoints, values and results of 200 turns, per byte of text";
+            ratio(what.to_owned(), state / text, of_state, String::new());
+            let what = "all tables after 200 turns, per byte of text";
+            ratio(what.to_owned(), whole / text, of_whole, String::new());
+        } else {
+            let what = "bytes of 400 turns, of those of 200";
+            ratio(what.to_owned(), whole / before, 2.1, String::new());
         }
+        before = whole;
     }
-    book.add(
-        format!("{name}: bytes of 400 turns, of those of 200"),
-        all[1] / all[0],
-        "",
-        Goal::AtMost(2.1),
-        String::new(),
-    );
-    let mut whole = 0.0;
-    for (turns, messages) in [(plan.turns / 2, plan.turns), (plan.turns, 2 * plan.turns)] {
+    for (turns, is_last) in [(plan.turns / 2, false), (plan.turns, true)] {
         chat.continue_to(turns).await;
-        let (first, last) = (
-            middle_of(&chat.turns[5..25]),
-            middle_of(&chat.turns[turns - 20..]),
-        );
-        book.add(
-            format!("{name}: a turn at {messages} messages, of one at 20"),
+        let messages = 2 * turns;
+        let first = middle_of(&chat.turns[5..25]);
+        let last = middle_of(&chat.turns[turns - 20..]);
+        ratio(
+            format!("a turn at {messages} messages, of one at 20"),
             last / first,
-            "",
-            Goal::AtMost(1.2),
+            1.2,
             format!("{first:.2} ms at 20 messages, {last:.2} ms at {messages}"),
         );
-        let half = whole;
-        whole = sizes::of(storage).await.whole as f64;
-        if turns == plan.turns {
-            let (first, last) = (
-                middle_of(&chat.turns[..5]),
-                middle_of(&chat.turns[turns - 5..]),
-            );
-            book.add(
-                format!("{name}: the last five of {turns} turns, of the first five"),
+        let whole = sizes::of(storage).await.whole as f64;
+        if is_last {
+            let first = middle_of(&chat.turns[..5]);
+            let last = middle_of(&chat.turns[turns - 5..]);
+            ratio(
+                format!("the last five of {turns} turns, of the first five"),
                 last / first,
-                "",
-                Goal::AtMost(1.2),
+                1.2,
                 format!("medians {first:.2} and {last:.2} ms"),
             );
-            book.add(
-                format!("{name}: bytes of {turns} turns, of those of {}", turns / 2),
-                whole / half,
-                "",
-                Goal::AtMost(2.1),
-                String::new(),
-            );
+            let what = format!("bytes of {turns} turns, of those of {}", turns / 2);
+            ratio(what, whole / before, 2.1, String::new());
         }
+        before = whole;
     }
 }
 

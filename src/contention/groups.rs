@@ -16,14 +16,13 @@ const AT_ONCE: usize = 3;
 /// A group begins beside others that are under way when so many jobs wait: with fewer it would cost more than
 /// their waiting for the next one.
 const FULL: usize = 4;
-/// How often a group that may begin lets other tasks of its thread go first: what they add comes along. With nothing
-/// else to do that takes some microseconds. Beside eight clients a group has half as many jobs again, and a run costs
-/// Postgres a tenth less.
-const YIELDS: usize = 4;
-/// And how long at most.
-const GATHER: Duration = Duration::from_millis(1);
 /// Or when those under way take longer than this: they may wait for something of their own, such as a lock.
 const SLOW: Duration = Duration::from_millis(5);
+/// How often a group that may begin yields to other tasks before it takes its jobs: what they add meanwhile comes along,
+/// so that fewer transactions do the same. With nothing else to do that takes some microseconds.
+const YIELDS: usize = 4;
+/// The longest that these yields may take together.
+const GATHER: Duration = Duration::from_millis(1);
 
 /// How a group ended: after `Break` the same would happen to those that wait, and nobody waits for one group after
 /// the other to fail.
@@ -188,7 +187,8 @@ impl<T: Send + 'static> Lane<T> {
                 yield_now().await;
             }
         };
-        // Its thread may be computing for long: the clock lets another one go on.
+        // The thread that this yielded on may go on with a node that computes for long: then the timer wakes this on
+        // another thread.
         let _ = timeout(GATHER, others).await;
         let shared = self.shared.clone();
         let (group, begins) = {

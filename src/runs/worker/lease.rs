@@ -27,10 +27,11 @@ impl Service {
         let runtime = runtime.map_err(failed)?;
         let ended = CancellationToken::new();
         let guard = ended.clone().drop_guard();
-        // Ends with the runtime of the service, if nothing else ends it.
+        let lease = self.inner.lease.clone();
+        // The thread ends with the runtime of the service, if nothing else ends it.
         tokio::spawn(async move {
             let _guard = guard;
-            futures::future::pending::<()>().await;
+            lease.wait().await;
         });
         let (registered, is_registered) = oneshot::channel();
         let service = self.clone();

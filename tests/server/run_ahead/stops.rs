@@ -1,11 +1,6 @@
 //! Runs that are stopped while supersteps of theirs wait for the database: what they have done is stored first.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    thread,
-    time::Duration,
-};
+use std::{fs, path::PathBuf, thread, time::Duration};
 
 use serde_json::{Value, json};
 use test_support::{
@@ -147,82 +142,93 @@ fn a_process_that_stores_what_its_runs_have_done_keeps_its_lease() {
     assert!(twice <= 1, "{twice} supersteps were repeated");
 }
 
-/// A server that gives its runs no time when it stops.
-fn impatient(place: &Place) -> Server {
-    place.start(Setup::example("faulty_server").env("BACKSTITCH_DRAIN", "0"))
+/// A thread on a server that gives its runs no time when it stops; its nodes leave a trace.
+struct Impatient {
+    server: Server,
+    client: Client,
+    thread: String,
+    trace: PathBuf,
+    _folder: tempfile::TempDir,
 }
 
-/// Hands a run over while its last node sleeps, as its trace says; returns how it ended at the next process, and what
-/// the nodes of the thread have done.
-fn handed_over(server: &mut Server, thread: &str, run: &str, trace: &Path) -> (String, Value) {
-    server.signal("TERM");
-    assert!(server.wait().success());
-    let before = fs::read_to_string(trace).unwrap();
-    server.restart();
-    let client = Client::of(server);
-    let end = client.end_of(thread, run);
-    let after = fs::read_to_string(trace).unwrap();
-    assert!(after.len() > before.len(), "it was executed again");
-    (end, client.state(thread)["values"]["done"].clone())
+impl Impatient {
+    fn start(place: &Place) -> Self {
+        let server = place.start(Setup::example("faulty_server").env("BACKSTITCH_DRAIN", "0"));
+        let client = Client::of(&server);
+        let folder = tempfile::tempdir().unwrap();
+        Self {
+            thread: client.thread(),
+            trace: folder.path().join("trace"),
+            server,
+            client,
+            _folder: folder,
+        }
+    }
+
+    fn traced(&self) -> String {
+        fs::read_to_string(&self.trace).unwrap_or_default()
+    }
+
+    /// Hands a run over while its last node sleeps; returns how it ended at the next process, and what the nodes of
+    /// the thread have done.
+    fn hand_over(&mut self, run: &str) -> (String, Value) {
+        self.server.signal("TERM");
+        assert!(self.server.wait().success());
+        let before = self.traced();
+        self.server.restart();
+        self.client = Client::of(&self.server);
+        let end = self.client.end_of(&self.thread, run);
+        assert!(self.traced().len() > before.len(), "it was executed again");
+        let state = self.client.state(&self.thread);
+        (end, state["values"]["done"].clone())
+    }
 }
 
 /// An answer is used in a superstep of which nothing is stored.
 fn a_run_that_is_handed_over_before_it_stores_anything_still_has_its_answer(place: &Place) {
-    let mut server = impatient(place);
-    let client = Client::of(&server);
-    let folder = tempfile::tempdir().unwrap();
-    let trace = folder.path().join("trace");
-    let thread = client.thread();
-    let input = json!({"how": "ask", "pause": 1500, "trace": trace});
-    client.run(&thread, &json!({"assistant_id": "fault", "input": input}));
+    let mut at = Impatient::start(place);
+    let input = json!({"how": "ask", "pause": 1500, "trace": at.trace});
+    let question = json!({"assistant_id": "fault", "input": input});
+    at.client.run(&at.thread, &question);
     let answer =
         json!({"assistant_id": "fault", "command": {"resume": "yes"}, "durability": "exit"});
-    let run = background(&client, &thread, &answer);
-    until("the answer was used", || {
-        fs::read_to_string(&trace).unwrap().contains("yes")
-    });
-    let (end, done) = handed_over(&mut server, &thread, &run, &trace);
+    let run = background(&at.client, &at.thread, &answer);
+    until("the answer was used", || at.traced().contains("yes"));
+    let (end, done) = at.hand_over(&run);
     assert_eq!(end, "success");
     assert_eq!(done, json!(["good", "bad"]));
 }
 
 /// Its checkpoint would look like one that is behind the breakpoint.
 fn a_run_that_is_handed_over_before_it_stores_anything_comes_to_its_breakpoint(place: &Place) {
-    let mut server = impatient(place);
-    let client = Client::of(&server);
-    let folder = tempfile::tempdir().unwrap();
-    let trace = folder.path().join("trace");
-    let thread = client.thread();
-    client.run(&thread, &json!({"assistant_id": "fault", "input": {}}));
+    let mut at = Impatient::start(place);
+    let first = json!({"assistant_id": "fault", "input": {}});
+    at.client.run(&at.thread, &first);
     let body = json!({
-        "assistant_id": "fault", "input": {"how": "endless", "pause": 1500, "trace": trace},
+        "assistant_id": "fault", "input": {"how": "endless", "pause": 1500, "trace": at.trace},
         "interrupt_after": ["bad"], "durability": "exit",
     });
-    let run = background(&client, &thread, &body);
-    until("its last node has begun", || {
-        fs::read_to_string(&trace).is_ok_and(|text| text.contains("bad"))
-    });
-    let (_, done) = handed_over(&mut server, &thread, &run, &trace);
+    let run = background(&at.client, &at.thread, &body);
+    until("its last node has begun", || at.traced().contains("bad"));
+    let (_, done) = at.hand_over(&run);
     assert_eq!(done, json!(["good", "bad", "good", "bad"]));
-    assert_eq!(Client::of(&server).state(&thread)["next"], json!(["bad"]));
+    assert_eq!(at.client.state(&at.thread)["next"], json!(["bad"]));
 }
 
 /// What was shown of supersteps that are stored is not executed again, so nothing else would show it.
 fn events_of_a_run_that_is_handed_over_are_stored_with_what_it_has_done(place: &Place) {
-    let mut server = impatient(place);
-    let client = Client::of(&server);
-    let folder = tempfile::tempdir().unwrap();
-    let trace = folder.path().join("trace");
-    let thread = client.thread();
-    let body = supersteps(MANY, json!({"trace": trace, "pause": 2}));
-    let run = background(&client, &thread, &with(body, "stream_resumable", true));
-    until("the run is under way", || {
-        fs::read_to_string(&trace).is_ok_and(|text| text.lines().count() > 60)
-    });
-    let (end, _) = handed_over(&mut server, &thread, &run, &trace);
+    let mut at = Impatient::start(place);
+    let body = supersteps(MANY, json!({"trace": at.trace, "pause": 2}));
+    let body = with(body, "stream_resumable", true);
+    let run = background(&at.client, &at.thread, &body);
+    until("the run is under way", || at.traced().lines().count() > 60);
+    let (end, _) = at.hand_over(&run);
     assert_eq!(end, "error", "its limit");
-    let path = format!("/threads/{thread}/runs/{run}/stream?stream_mode=updates");
-    let mut open = Client::of(&server).open("GET", &path, &[("last-event-id", "-1")], b"");
+    let path = format!(
+        "/threads/{}/runs/{run}/stream?stream_mode=updates",
+        at.thread
+    );
+    let mut open = (at.client).open("GET", &path, &[("last-event-id", "-1")], b"");
     let mut updates = 0;
     while let Some(event) = open.event() {
         updates += usize::from(event.name == "updates");
