@@ -103,6 +103,14 @@ impl Budget {
         self.state.lock().payers.get(payer).copied().unwrap_or(0)
     }
 
+    /// Whether a payer has reserved more than this percentage of its share, or all payers together of the whole. What is
+    /// [charged](Self::charge) may be more than either.
+    pub fn is_beyond(&self, percent: usize, payer: &Arc<str>) -> bool {
+        let state = self.state.lock();
+        let of_payer = state.payers.get(payer).copied().unwrap_or(0);
+        of_payer > self.share / 100 * percent || state.reserved > self.total / 100 * percent
+    }
+
     /// Reserves memory for a payer until the reservation is dropped.
     ///
     /// # Errors

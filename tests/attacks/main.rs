@@ -36,6 +36,7 @@ mod running;
 mod shares;
 mod siege;
 mod slow_bodies;
+mod small_responses;
 mod streams;
 mod thread_pages;
 mod together;

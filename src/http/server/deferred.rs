@@ -16,7 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::{
     body::Body,
     sse::{Departure, OnDisconnect},
-    weigh::{COUNTED, weighed},
+    weigh::{SMALL, weighed},
 };
 use crate::{
     runs::shared::memory::{ReadMemory, ReadingMemory},
@@ -85,8 +85,12 @@ pub fn respond<R: Into<Ready> + Send + 'static>(
 async fn encode(ready: Ready, memory: ReadMemory) -> Bytes {
     let (value, mut reserved) = (ready.value, ready.memory);
     let size = value.rough_size();
-    if reserved.is_none() && size >= COUNTED {
-        reserved = Some(memory.wait_for(size).await.into());
+    if reserved.is_none() {
+        reserved = Some(if size < SMALL {
+            memory.charge(size).into()
+        } else {
+            memory.wait_for(size).await.into()
+        });
     }
     let mut bytes = Vec::with_capacity(512);
     value.write_json(&mut bytes);

@@ -1,6 +1,6 @@
 //! One request, from its parsed head to its response.
 
-use std::{convert::Infallible, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::{
@@ -32,7 +32,7 @@ use super::{
     request_body::{Source, Unread},
     router::{Found, Routes},
     slots::{self, Slot},
-    weigh::weigh,
+    weigh::{Unanswered, check_unread, weigh, weigh_rest},
 };
 use crate::{
     budget::Reservation,
@@ -107,14 +107,18 @@ impl Dispatcher {
     }
 
     /// The response to a request.
+    ///
+    /// # Errors
+    /// None is due: the client lets too many others wait.
     pub async fn handle(
         self: Arc<Self>,
         connection: Connection,
         request: Request<RequestBody>,
-    ) -> Result<Response<Guarded>, Infallible> {
+    ) -> Result<Response<Guarded>, Unanswered> {
         let options = &self.shared().options;
         let version = request.version();
         let of_connection = connection.activity.progress().clone();
+        let peer = connection.peer.clone();
         let busy = connection.activity.enter(version == Version::HTTP_2);
         let origin = request.headers().get(ORIGIN).cloned();
         let is_head = request.method() == Method::HEAD;
@@ -135,6 +139,7 @@ impl Dispatcher {
             }
         };
         line.log(&response);
+        response = weigh_rest(response, &self.shared().responses, &peer).await?;
         cors.mark(origin.as_ref(), response.headers_mut());
         if closes || version == Version::HTTP_2 {
             response.headers_mut().remove(CONNECTION);
@@ -318,7 +323,9 @@ impl Inner {
         let ended = slots::execute(slot, only_reads, work).await;
         let reserved = states.lock().take();
         let budget = &self.shared.responses;
-        let response = weigh(finish(ended), budget, &payer, only_reads, reserved).await;
+        // Who asks whether the server lives is always told.
+        let may_refuse = only_reads && !hosts::is_probe(route.path);
+        let response = weigh(finish(ended), budget, &payer, may_refuse, reserved).await;
         attribute(response, viewer)
     }
 
@@ -394,6 +401,8 @@ impl Inner {
         let is_somebody = client.is_known || !self.shared.options.is_open();
         let principal = is_somebody.then_some(payer);
         let slot = slots.take(&connection.slots, principal).await?;
+        // Those that waited for their turn with it may not be read.
+        check_unread(&self.shared.responses, payer)?;
         Ok((slot.into(), vec![memory]))
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
-use hyper::{Request, Response, body::Body as HttpBody};
+use hyper::{Request, Response, StatusCode, body::Body as HttpBody};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -19,12 +19,14 @@ use tower_service::Service;
 
 use super::{
     bodies::{BoxError, RequestBody, ResponseBody},
+    body,
     call::Shared,
     connection::{Activity, Connection, client_at},
     dispatch::Dispatcher,
     handover,
     options::Options,
     slots::ConnectionSlots,
+    weigh::Unanswered,
 };
 use crate::http::Services;
 
@@ -89,8 +91,11 @@ impl Embedded {
             unread: None,
         };
         let stall = self.dispatcher.shared().options.stall_timeout;
-        let Ok(response) = self.dispatcher.handle(connection, request).await;
-        response.map(|body| handover::in_time(body, progress, stall, open))
+        match self.dispatcher.handle(connection, request).await {
+            Ok(response) => response.map(|body| handover::in_time(body, progress, stall, open)),
+            // How a request stays without a response is the program's.
+            Err(Unanswered) => body::empty(StatusCode::SERVICE_UNAVAILABLE).map(ResponseBody::of),
+        }
     }
 }
 

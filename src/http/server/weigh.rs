@@ -12,8 +12,23 @@ use super::{
 };
 use crate::budget::{Budget, Refusal, Reservation};
 
-/// Smaller bodies are not counted.
-pub const COUNTED: usize = 64 << 10;
+/// Smaller bodies are counted and not waited for: who does not read them gets no more responses.
+pub const SMALL: usize = 64 << 10;
+
+/// About what a response takes in memory beside its body: its head, its stream and the task that serves it.
+const BESIDE: usize = 3 << 10;
+
+/// Requests of a payer are 503 as long as it has this percentage of its share in use, most of it for small responses that it
+/// does not read: large ones end at the share.
+const REFUSED: usize = 150;
+
+/// And from here on not even that is said: HTTP/2 resets the stream, HTTP/1 closes the connection.
+const UNANSWERED: usize = 200;
+
+/// A request has no response, since too many of its client's wait to be read.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("too many responses wait for this client")]
+pub struct Unanswered;
 
 /// Bytes that take memory of the budget as long as any part of them waits for the client.
 struct Weighed<M> {
@@ -35,9 +50,13 @@ pub fn weighed(bytes: impl Into<Bytes>, memory: impl Send + 'static) -> Bytes {
     })
 }
 
+/// A response whose body is counted.
+#[derive(Clone, Copy)]
+struct Counted;
+
 /// The response, whose body is counted if it is there as a whole; `reserved` is what was reserved while it
-/// was made. Where the budget or the payer's share of it is exhausted, a read is 503; what a request has
-/// changed is always answered.
+/// was made. Where the budget or the payer's share of it is exhausted, a large response to a read is 503; small ones
+/// and what a request has changed are always answered.
 pub async fn weigh(
     response: Response<Body>,
     budget: &Arc<Budget>,
@@ -45,29 +64,75 @@ pub async fn weigh(
     only_reads: bool,
     reserved: Option<Reservation>,
 ) -> Response<Body> {
-    let size = response.body().size_hint().exact();
-    let Some(size) = size.and_then(|size| usize::try_from(size).ok()) else {
+    let Some(size) = size_of(&response) else {
         return response;
     };
-    if size < COUNTED {
-        return response;
-    }
-    match of_size(reserved, size, budget, payer) {
-        Ok(memory) => {
-            let (parts, body) = response.into_parts();
-            let Ok(whole) = body.collect().await else {
-                return body::text(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error");
-            };
-            let bytes = weighed(whole.to_bytes(), memory);
-            Response::from_parts(parts, body::full(bytes))
-        }
-        Err(Refusal::Exhausted) if only_reads => {
+    let memory = match of_size(reserved, size, budget, payer) {
+        Ok(memory) => memory,
+        Err(Refusal::Exhausted) if only_reads && size >= SMALL => {
             let detail =
                 "Too many responses wait for their clients. Read them, or try again later.";
-            Error::unavailable(detail).into_response()
+            return Error::unavailable(detail).into_response();
         }
-        Err(_) => response,
+        Err(_) => budget.charge(payer, size + BESIDE),
+    };
+    with_memory(response, memory).await
+}
+
+/// The response, whose body is counted for `payer` if that is there as a whole and was not counted before, and is small:
+/// an error, or what a layer of the program has made.
+///
+/// # Errors
+/// As many responses wait for this client as for nobody: it gets none.
+pub async fn weigh_rest(
+    mut response: Response<Body>,
+    budget: &Arc<Budget>,
+    payer: &Arc<str>,
+) -> Result<Response<Body>, Unanswered> {
+    let is_counted = response.extensions_mut().remove::<Counted>().is_some();
+    let size = size_of(&response).filter(|size| !is_counted && *size < SMALL);
+    let Some(size) = size else {
+        return Ok(response);
+    };
+    if budget.is_beyond(UNANSWERED, payer) {
+        return Err(Unanswered);
     }
+    Ok(with_memory(response, budget.charge(payer, size + BESIDE)).await)
+}
+
+/// Before a request is worked on: those whose clients let so many responses wait get no more.
+///
+/// # Errors
+/// 503: some of them must be read first.
+pub fn check_unread(budget: &Arc<Budget>, payer: &Arc<str>) -> Result<(), Error> {
+    if budget.is_beyond(REFUSED, payer) {
+        return Err(Error::unavailable(
+            "Too many responses of yours wait for you. Read them, or try again later.",
+        ));
+    }
+    Ok(())
+}
+
+/// The size of a body that is there as a whole.
+fn size_of(response: &Response<Body>) -> Option<usize> {
+    let size = response.body().size_hint().exact();
+    size.and_then(|size| usize::try_from(size).ok())
+}
+
+async fn with_memory(response: Response<Body>, memory: Reservation) -> Response<Body> {
+    let (mut parts, body) = response.into_parts();
+    parts.extensions.insert(Counted);
+    let Ok(whole) = body.collect().await else {
+        return body::text(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error");
+    };
+    let whole = whole.to_bytes();
+    // Bytes that are none have no owner.
+    let whole = if whole.is_empty() {
+        whole
+    } else {
+        weighed(whole, memory)
+    };
+    Response::from_parts(parts, body::full(whole))
 }
 
 /// A reservation of another size, without a moment in which nothing is reserved.
@@ -78,7 +143,7 @@ fn of_size(
     payer: &Arc<str>,
 ) -> Result<Reservation, Refusal> {
     // What is larger than one payer may have takes all of that.
-    let size = size.min(budget.share());
+    let size = (size + BESIDE).min(budget.share());
     match reserved {
         Some(mut memory) => {
             memory.resize(size)?;

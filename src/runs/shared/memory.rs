@@ -295,6 +295,11 @@ impl ReadMemory {
     pub async fn wait_for(&self, bytes: usize) -> Reservation {
         self.budget.wait(&self.payer, bytes).await
     }
+
+    /// Memory of so many bytes for something small, also beyond what is left.
+    pub fn charge(&self, bytes: usize) -> Reservation {
+        self.budget.charge(&self.payer, bytes)
+    }
 }
 
 impl ItemMemory for ReadMemory {
