@@ -203,6 +203,21 @@ impl Value {
         }
     }
 
+    /// With how many items two lists begin that are the same. Those that both share are recognised without a look at
+    /// their contents: of a list that grew a turn reads the pointers alone, and that is what a turn of a long
+    /// conversation takes longer.
+    pub(crate) fn common_start(old: &[Value], new: &[Value]) -> usize {
+        if std::ptr::eq(old, new) {
+            return old.len();
+        }
+        let is_shared = |(a, b): &(&Value, &Value)| match (a, b) {
+            (Value::Map(a), Value::Map(b)) => Arc::ptr_eq(a, b),
+            (a, b) => a.is_identical(b),
+        };
+        let is_same = |both: &(&Value, &Value)| is_shared(both) || both.0 == both.1;
+        old.iter().zip(new).take_while(is_same).count()
+    }
+
     /// Whether two values share one allocation, or are equal scalars. The items of containers are
     /// not compared, so `false` does not mean that the values differ.
     pub(crate) fn is_identical(&self, other: &Value) -> bool {

@@ -21,14 +21,7 @@ pub struct Delta {
 /// Items that both lists share are recognised without a comparison of their contents. Maps that differ in
 /// the order of their keys alone count as equal.
 pub fn diff(old: &[Value], new: &[Value]) -> Option<Delta> {
-    let keep = if std::ptr::eq(old, new) {
-        new.len()
-    } else {
-        old.iter()
-            .zip(new)
-            .take_while(|(a, b)| a.is_identical(b) || a == b)
-            .count()
-    };
+    let keep = Value::common_start(old, new);
     let items = new.get(keep..)?;
     (keep > 0).then(|| Delta {
         keep,

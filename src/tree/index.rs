@@ -65,11 +65,7 @@ impl<'a> RowBuilder<'a> {
         if std::ptr::eq(old, new) {
             return;
         }
-        let shared = old
-            .iter()
-            .zip(new)
-            .take_while(|(a, b)| a.is_identical(b) || a == b)
-            .count();
+        let shared = Value::common_start(old, new);
         let (old, new) = (&old[shared..], &new[shared..]);
         if old.is_empty() {
             let mut visited = HashSet::new();

@@ -4,12 +4,14 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use http::Request;
 use serde_json::json;
 use test_support::client::{Answer, Client};
 use test_support::on_both_storages;
-use test_support::place::Place;
+use test_support::place::{Place, block_on};
 use test_support::server::{Server, Setup};
 
+use crate::http2::Connection;
 use crate::siege::{MIB, Watch};
 
 on_both_storages!(
@@ -230,6 +232,18 @@ fn any_page_may_call_where_the_setting_says_so(place: &Place) {
     watch.held("any page", MOST);
 }
 
+/// The status of a request over HTTP/2 that names this host, and beside it perhaps another.
+async fn named_over_http2(server: &Server, authority: &str, host: Option<&str>) -> u16 {
+    let mut connection = Connection::open(server, 65_535).await;
+    let mut request = Request::get(format!("http://{authority}/info"));
+    if let Some(host) = host {
+        request = request.header("host", host);
+    }
+    let request = request.body(()).unwrap();
+    let (response, _) = connection.send.send_request(request, true).unwrap();
+    response.await.unwrap().status().as_u16()
+}
+
 fn without_keys_only_names_of_this_machine_are_answered_to(place: &Place) {
     let server = place.start(Setup::bundled());
     let watch = Watch::of(&server);
@@ -257,6 +271,13 @@ fn without_keys_only_names_of_this_machine_are_answered_to(place: &Place) {
     assert_eq!(get("/ok", doubled), 400);
     assert_eq!(get("/info", "host: a b\r\n"), 400);
     assert_eq!(get("http://evil.example/info", "host: localhost\r\n"), 400);
+    // HTTP/2 names it before the path, and may do so beside it.
+    let over_http2 = |authority, host| block_on(named_over_http2(&server, authority, host));
+    assert_eq!(over_http2("localhost:2024", None), 200);
+    assert_eq!(over_http2("localhost", Some("localhost")), 200);
+    assert_eq!(over_http2("evil.example", None), 403);
+    assert_eq!(over_http2("evil.example", Some("localhost")), 400);
+    assert_eq!(over_http2("localhost", Some("evil.example")), 400);
     let log = server.output();
     assert_eq!(log.matches("10.0.0.7").count(), 1, "{log}");
     assert!(log.contains("BACKSTITCH_HOSTS"), "{log}");

@@ -1,13 +1,14 @@
 //! Which web pages may call, by which names of the server, and with how large a head: decided by the head of
 //! a request.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use hyper::{
     Request, StatusCode,
     header::{HOST, HeaderValue, ORIGIN},
 };
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::{
     cors::{Cors, ORIGINS_SETTING},
@@ -18,13 +19,34 @@ use super::{
 };
 use crate::http::parse::params::Query;
 
-/// As many refused names are remembered, so that each is logged once.
+/// As many refused names of hosts are remembered, and as many of pages, so that each is logged once.
 const REMEMBERED: usize = 100;
+/// For so long: who makes names up fills the log no further, and hides for no longer what others are refused.
+const FORGOTTEN: Duration = Duration::from_secs(3600);
 
 /// Refuses requests of pages and by names that are not allowed.
 #[derive(Debug, Default)]
 pub struct Callers {
-    logged: Mutex<HashSet<(&'static str, String)>>,
+    hosts: Mutex<Refused>,
+    origins: Mutex<Refused>,
+}
+
+/// Refused names that were logged.
+#[derive(Debug, Default)]
+struct Refused {
+    since: Option<Instant>,
+    names: HashSet<String>,
+}
+
+impl Refused {
+    /// Whether a refused name is to be logged.
+    fn is_new(&mut self, name: &str) -> bool {
+        if self.since.is_none_or(|since| since.elapsed() >= FORGOTTEN) {
+            self.since = Some(Instant::now());
+            self.names.clear();
+        }
+        self.names.len() < REMEMBERED && self.names.insert(name.to_owned())
+    }
 }
 
 impl Callers {
@@ -49,7 +71,7 @@ impl Callers {
                 Some(authority) => authority.as_str().to_owned(),
                 None => headers.get(HOST).map(text).unwrap_or_default(),
             };
-            self.log(HOSTS_SETTING, named);
+            log(&self.hosts, HOSTS_SETTING, &named);
             let detail = "Without keys this server is called as localhost only, or by a name that \
                           its setting BACKSTITCH_HOSTS lists";
             return Err(Error::new(StatusCode::FORBIDDEN, detail));
@@ -57,7 +79,7 @@ impl Callers {
         for origin in headers.get_all(ORIGIN) {
             let is_own = |page: Origin| host.as_ref().is_some_and(|host| page.is_of(host));
             if !options.cors.allows(origin) && !Origin::of(origin).is_some_and(is_own) {
-                self.log(ORIGINS_SETTING, text(origin));
+                log(&self.origins, ORIGINS_SETTING, &text(origin));
                 let detail = "Pages of this origin may not call this server: its setting \
                               BACKSTITCH_CORS_ORIGINS does not allow them";
                 return Err(Error::new(StatusCode::FORBIDDEN, detail));
@@ -70,12 +92,11 @@ impl Callers {
         }
         Ok(())
     }
+}
 
-    fn log(&self, setting: &'static str, refused: String) {
-        let mut logged = self.logged.lock();
-        if logged.len() < REMEMBERED && logged.insert((setting, refused.clone())) {
-            tracing::warn!(%refused, "a request was refused; {setting} lists what is allowed");
-        }
+fn log(known: &Mutex<Refused>, setting: &'static str, refused: &str) {
+    if known.lock().is_new(refused) {
+        tracing::warn!(%refused, "a request was refused; {setting} lists what is allowed");
     }
 }
 
@@ -104,4 +125,20 @@ fn text(header: &HeaderValue) -> String {
         .chars()
         .take(100)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_name_is_logged_once_an_hour_and_so_are_so_many_of_them() {
+        let mut refused = Refused::default();
+        assert!(refused.is_new("a.example"));
+        assert!(!refused.is_new("a.example"));
+        let more = (0..1000).filter(|number| refused.is_new(&number.to_string()));
+        assert_eq!(more.count(), REMEMBERED - 1);
+        tokio::time::advance(FORGOTTEN).await;
+        assert!(refused.is_new("a.example") && refused.is_new("b.example"));
+    }
 }

@@ -188,6 +188,18 @@ fn health_and_facts_are_there() {
         assert!(there || claimed == false, "{flag}: {info}");
     }
     assert_eq!(client.get("/nothing").refused(404), "Not Found");
+    // The JavaScript client repeats what is answered with 501 for twenty seconds.
+    for path in [
+        "/ui/agent",
+        "/assistants/agent/nothing",
+        "/threads/nothing/at/all",
+        "/store",
+    ] {
+        for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
+            let answer = client.send(method, path, &[], b"{}");
+            assert_eq!(answer.refused(404), "Not Found", "{method} {path}");
+        }
+    }
     let put = client.send("PUT", "/threads", &[], b"{}");
     assert_eq!(put.refused(405), "Method Not Allowed");
 }
