@@ -318,6 +318,10 @@ pub async fn ids_of_another_tree_are_changed_by_no_transaction(b: &Backend) {
         remove_run(undo)
     }
     assert!(changed.is_empty(), "rows of another tree: {changed:#?}");
+    let copied = b
+        .trees
+        .pending_interrupts(tree, own.branch, hers.head, 9999);
+    assert_eq!(copied.await.unwrap().weight, 0, "writes of another tree");
     let mut tx = begin(b, tree).await;
     let locked = tx.lock_branch(tree, hers.branch).await.unwrap();
     assert!(locked.is_none(), "{locked:?}");
