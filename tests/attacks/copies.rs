@@ -35,21 +35,39 @@ fn waiting(client: &Client) -> String {
 
 /// All that the owner of such a thread sees of it, which has no messages.
 fn seen_of_waiting(client: &Client, thread: &str) -> Vec<Value> {
-    ["state", "history", "branches", "events?limit=1000", "runs"]
-        .map(|path| get(client, thread, path))
-        .into()
+    let paths = [
+        "state",
+        "history",
+        "branches",
+        "events?limit=1000",
+        "runs",
+        "members",
+        "head",
+    ];
+    let mut all: Vec<_> = paths.map(|path| get(client, thread, path)).into();
+    let crons = json!({"thread_id": thread});
+    all.push(ok(client.post("/runs/crons/search", &crons), 200));
+    all
 }
 
 fn resumed(more: Value) -> Value {
     talk::extend(json!({"assistant_id": "approve"}), more)
 }
 
-/// A run, and its removal with all that it wrote.
-fn run_and_undo(client: &Client, thread: &str) {
-    talk::say(client, thread, "undone");
+/// Removes the newest run with all that it wrote.
+fn undo(client: &Client, thread: &str) {
     let run = get(client, thread, "runs?limit=1")[0]["run_id"].clone();
     let path = format!("/threads/{thread}/runs/{}", run.as_str().unwrap());
     ok(client.delete(&path), 204);
+}
+
+/// Runs at the head and at a checkpoint, where the run opens a branch, each of which is removed again.
+fn run_and_undo(client: &Client, names: &Names) {
+    for at in [json!({}), json!({"checkpoint_id": names.checkpoint})] {
+        let turn = talk::extend(talk::turn("undone"), at);
+        client.run(&names.thread, &turn);
+        undo(client, &names.thread);
+    }
 }
 
 /// Changes everything that a thread shares with its copy.
@@ -78,9 +96,7 @@ fn change(client: &Client, names: &Names) {
         200,
     );
     talk::say(client, thread, SECRET);
-    run_and_undo(client, thread);
-    let prune = json!({"thread_ids": [thread], "strategy": "keep_latest"});
-    ok(client.post("/threads/prune", &prune), 200);
+    run_and_undo(client, names);
 }
 
 fn a_copy_and_its_original_are_apart_though_they_share_ids(place: &Place) {
@@ -89,11 +105,16 @@ fn a_copy_and_its_original_are_apart_though_they_share_ids(place: &Place) {
     let [ann, bob, _] = people(&server);
     let hers = furnished(&ann, "of-both");
     let asked = waiting(&ann);
+    grant(&ann, &asked, "cid", "reader");
+    let path = format!("/threads/{asked}/runs/crons");
+    let cron = resumed(json!({"schedule": "0 0 1 1 *"}));
+    ok(ann.post(&path, &cron), 200);
     let his = Names {
         thread: copied(&ann, &hers.thread, &bob),
         ..hers.clone()
     };
     let his_asked = copied(&ann, &asked, &bob);
+    let spare = copied(&ann, &hers.thread, &bob);
 
     // What the owner of the original does.
     let of_his = || [seen(&bob, &his.thread), seen_of_waiting(&bob, &his_asked)];
@@ -110,13 +131,14 @@ fn a_copy_and_its_original_are_apart_though_they_share_ids(place: &Place) {
     let of_hers = || [seen(&ann, &hers.thread), seen_of_waiting(&ann, &asked)];
     let before = of_hers();
     bob.run(&his_asked, &resumed(json!({"command": {"resume": false}})));
+    undo(&bob, &his_asked);
     let values = json!({"messages": [talk::user("x")]});
     let edit = json!({"values": values, "checkpoint_id": his.checkpoint});
     ok(
         bob.post(&format!("/threads/{}/state", his.thread), &edit),
         200,
     );
-    run_and_undo(&bob, &his.thread);
+    run_and_undo(&bob, &his);
     let branches = format!("/threads/{}/branches", his.thread);
     let name = json!({"name": "renamed"});
     ok(
@@ -143,5 +165,13 @@ fn a_copy_and_its_original_are_apart_though_they_share_ids(place: &Place) {
     bob.get(&format!("/threads/{}", his.thread)).refused(404);
     ok(bob.delete(&format!("/threads/{his_asked}?scope=tree")), 204);
     assert_eq!(of_hers(), before);
+
+    // The original goes.
+    let before = seen(&bob, &spare);
+    let prune = json!({"thread_ids": [hers.thread], "strategy": "keep_latest"});
+    ok(ann.post("/threads/prune", &prune), 200);
+    assert_eq!(seen(&bob, &spare), before);
+    ok(ann.delete(&format!("/threads/{}", hers.thread)), 204);
+    assert_eq!(seen(&bob, &spare), before);
     watch.held("copies that share ids", MOST);
 }

@@ -84,6 +84,7 @@ macro_rules! backend {
             backend!(@room $open, foreign:
                 ids_of_another_tree_are_found_by_no_look_up
                 ids_of_another_tree_are_changed_by_no_transaction
+                what_is_done_to_a_copy_leaves_the_rows_of_its_original
             );
             backend!(@room $open, lists:
                 checkpoints_are_listed_newest_first

@@ -11,7 +11,7 @@ use backstitch::{
     value::Value,
 };
 
-use super::{backend::*, sessions::*};
+use super::{backend::*, lifecycle::copy, sessions::*};
 
 /// Namespace of a graph inside. Every tree has it, and the channel too.
 const INSIDE: &str = "inside:1";
@@ -325,4 +325,98 @@ pub async fn ids_of_another_tree_are_changed_by_no_transaction(b: &Backend) {
     let mut tx = begin(b, tree).await;
     let locked = tx.lock_branch(tree, hers.branch).await.unwrap();
     assert!(locked.is_none(), "{locked:?}");
+}
+
+/// A superstep of a run after the head of a slot that names the last message there, with a graph inside; its slot.
+async fn superstep_after(b: &Backend, slot: &Slot, last: NodeId) -> Slot {
+    let mut commit = superstep(slot, slot.head, 2);
+    let id = commit.checkpoint.id;
+    commit.checkpoint.last_node = Some(last);
+    b.commit(commit).await;
+    let slot = b.trees.slot(slot.thread).await.unwrap().unwrap();
+    b.commit(substep(&slot, INSIDE, id, None)).await;
+    slot
+}
+
+/// A copy has the ids of its original for checkpoints, branches and messages, so that its tree alone says which are meant.
+pub async fn what_is_done_to_a_copy_leaves_the_rows_of_its_original(b: &Backend) {
+    let hers = Ids::of_new(b, "message of hers", "tag-of-hers").await;
+    b.cancel(hers.thread, None).await;
+    let mut slot = copy(b, hers.thread).await;
+    let (tree, thread) = (slot.tree, slot.thread);
+    let mut original = b.trees.slot(hers.thread).await.unwrap().unwrap();
+    assert_eq!((slot.branch, slot.head), (original.branch, original.head));
+    // As many writers as the original had: the epoch does not tell them apart.
+    while slot.epoch < original.epoch {
+        slot = b.trees.take_slot(thread).await.unwrap().unwrap();
+    }
+    original.tree = tree;
+    original.thread = thread;
+    assert_eq!(format!("{slot:?}"), format!("{original:?}"));
+    let rows = async || {
+        (
+            looked_up(b, &hers, &hers).await,
+            b.probe.rows(hers.tree).await,
+        )
+    };
+    let mut before = rows().await;
+    let mut changed = vec![];
+    macro_rules! unchanged {
+        ($what:literal) => {
+            let after = rows().await;
+            if after != before {
+                changed.push($what);
+                before = after;
+            }
+        };
+    }
+    let outcome = b.trees.record_outcome(slot, Outcome::Interrupted, None);
+    outcome.await.unwrap();
+    unchanged!("an outcome");
+    slot = superstep_after(b, &slot, hers.last).await;
+    unchanged!("a superstep");
+    let (run, mut slot) = b.start(new_run(thread)).await;
+    slot = superstep_after(b, &slot, hers.last).await;
+    b.finish(run.id, slot).await;
+    unchanged!("the end of a run");
+    let undo = |run| Undo {
+        thread,
+        run,
+        ended: true,
+        error: Some(Undo::lost()),
+    };
+    let remove = async |run| {
+        let mut tx = b.runs.begin(tree).await.unwrap();
+        assert!(tx.remove_run(undo(run)).await.unwrap());
+        tx.commit().await.unwrap();
+    };
+    remove(run.id).await;
+    unchanged!("the removal of a run");
+    let (run, _) = b.start(new_run(thread)).await;
+    remove(run.id).await;
+    unchanged!("the removal of an open run");
+    let (run, _) = b.start(new_run(thread)).await;
+    let mut tx = b.runs.begin(tree).await.unwrap();
+    let error = Undo::lost();
+    assert!(tx.end_run(thread, run.id, error).await.unwrap());
+    tx.commit().await.unwrap();
+    unchanged!("the cancellation of a run");
+    let spare = copy(b, thread).await;
+    unchanged!("another copy");
+    b.trees.prune_thread(thread).await.unwrap();
+    unchanged!("pruning");
+    let mut tx = begin(b, tree).await;
+    let at = b.trees.slot(thread).await.unwrap().unwrap();
+    let fork = add_fork(&mut *tx, &at, at.head.map(|head| (head, at.head_depth))).await;
+    tx.commit().await.unwrap();
+    assert!(b.trees.delete_thread(thread).await.unwrap());
+    unchanged!("the deletion of a thread that was forked");
+    assert!(b.trees.delete_thread(fork.thread).await.unwrap());
+    unchanged!("the deletion of a fork");
+    b.trees.delete_tree(spare.thread).await.unwrap();
+    unchanged!("the deletion of a tree");
+    assert!(
+        changed.is_empty(),
+        "the original was changed by {changed:#?}"
+    );
 }
