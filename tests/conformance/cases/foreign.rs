@@ -291,10 +291,9 @@ pub async fn ids_of_another_tree_are_changed_by_no_transaction(b: &Backend) {
                 if tx.$name($($argument),*).await.is_ok() {
                     tx.commit().await.unwrap();
                 }
-                let after = looked_up(b, &hers, &hers).await;
-                if after != before {
+                let last = std::mem::replace(&mut before, looked_up(b, &hers, &hers).await);
+                if last != before {
                     changed.push(concat!(stringify!($name), "(", stringify!($($argument),*), ")"));
-                    before = after;
                 }
             )*
         };
@@ -363,20 +362,19 @@ pub async fn what_is_done_to_a_copy_leaves_the_rows_of_its_original(b: &Backend)
     let mut changed = vec![];
     macro_rules! unchanged {
         ($what:literal) => {
-            let after = rows().await;
-            if after != before {
+            let last = std::mem::replace(&mut before, rows().await);
+            if last != before {
                 changed.push($what);
-                before = after;
             }
         };
     }
     let outcome = b.trees.record_outcome(slot, Outcome::Interrupted, None);
     outcome.await.unwrap();
     unchanged!("an outcome");
-    slot = superstep_after(b, &slot, hers.last).await;
+    superstep_after(b, &slot, hers.last).await;
     unchanged!("a superstep");
-    let (run, mut slot) = b.start(new_run(thread)).await;
-    slot = superstep_after(b, &slot, hers.last).await;
+    let (run, slot) = b.start(new_run(thread)).await;
+    let slot = superstep_after(b, &slot, hers.last).await;
     b.finish(run.id, slot).await;
     unchanged!("the end of a run");
     let undo = |run| Undo {
