@@ -99,7 +99,7 @@ const NAMELESS: [&str; 74] = [
 /// Fields of an address, of which a request has one.
 const ADDRESS: [&str; 3] = ["message_id", "tag", "checkpoint"];
 
-/// Routes whose bodies are read as those of the ones that end with `/wait` are.
+/// Routes that read the same bodies as those that end with `/wait`, which are tested.
 const AS_WAIT: [&str; 4] = [
     "/runs",
     "/runs/stream",
@@ -107,7 +107,7 @@ const AS_WAIT: [&str; 4] = [
     "/threads/{thread_id}/runs/stream",
 ];
 
-/// What a request names, without what is the same for everybody.
+/// The status and text of a response, without the names that its request had.
 fn without(answer: &Answer, named: &Foreign) -> (u16, String) {
     let mut text = answer.text().to_owned();
     let ids = [
