@@ -61,19 +61,19 @@ const NAMELESS: [&str; 34] = [
 ];
 
 /// What somebody has, and nothing of the same form.
-struct Foreign {
-    names: Names,
-    message: String,
-    branch: String,
-    tag: String,
-    assistant: String,
-    key: String,
-    fork_page: String,
+pub struct Foreign {
+    pub names: Names,
+    pub message: String,
+    pub branch: String,
+    pub tag: String,
+    pub assistant: String,
+    pub key: String,
+    pub fork_page: String,
 }
 
 impl Foreign {
     /// What ann has beside what `furnished` makes, which has the same names for everybody.
-    fn of(ann: &Client) -> Self {
+    pub fn of(ann: &Client) -> Self {
         let names = furnished(ann, SECRET);
         let thread = &names.thread;
         let (message, branch, tag, key) = ("u-hers", "b-hers", "t-hers", "k-hers");
@@ -103,7 +103,7 @@ impl Foreign {
     }
 
     /// The same names of nothing.
-    fn nowhere(&self) -> Self {
+    pub fn nowhere(&self) -> Self {
         Self {
             names: Names::of(&uuid::Uuid::now_v7().to_string()),
             message: "u-none".into(),

@@ -12,12 +12,14 @@
 use test_support::http2;
 
 mod bodies;
+mod copies;
 mod crowds;
 mod dense;
 mod departures;
 mod fairness;
 mod fan_outs;
 mod floods;
+mod foreign_bodies;
 mod foreign_ids;
 mod foreign_queries;
 mod hot;

@@ -11,6 +11,7 @@ pub mod cron_lists;
 pub mod crons;
 pub mod expiry;
 pub mod families;
+pub mod foreign;
 pub mod lifecycle;
 pub mod lists;
 pub mod loads;

@@ -81,6 +81,11 @@ macro_rules! backend {
                 what_several_paths_share_is_read_once
                 a_thread_is_outlined_by_depth_from_any_depth_on
             );
+            backend!(@room $open, foreign:
+                ids_of_another_tree_are_found_by_no_look_up
+                ids_of_another_tree_are_changed_by_no_transaction
+                what_is_done_to_a_copy_leaves_the_rows_of_its_original
+            );
             backend!(@room $open, lists:
                 checkpoints_are_listed_newest_first
                 a_list_is_cut_by_namespace_limit_age_and_id

@@ -273,7 +273,8 @@ fn new_copy() -> NewCopy {
     }
 }
 
-async fn copy(b: &Backend, from: ThreadId) -> Slot {
+/// A copy of a thread for somebody else.
+pub async fn copy(b: &Backend, from: ThreadId) -> Slot {
     let copied = b.trees.copy_thread(from, new_copy()).await.unwrap();
     let Copied::Done(thread) = copied else {
         panic!("not copied: {copied:?}");
