@@ -103,12 +103,12 @@ impl Budget {
         self.state.lock().payers.get(payer).copied().unwrap_or(0)
     }
 
-    /// Whether a payer has reserved more than this percentage of its share, or all payers together of the whole. What is
-    /// [charged](Self::charge) may be more than either.
+    /// Whether a payer has reserved more than this percentage of its share, or all payers together of the whole, of which
+    /// what one has beyond its share is no part. What is [charged](Self::charge) may be more than either.
     pub fn is_beyond(&self, percent: usize, payer: &Arc<str>) -> bool {
         let state = self.state.lock();
         let of_payer = state.payers.get(payer).copied().unwrap_or(0);
-        of_payer > self.share / 100 * percent || state.reserved > self.total / 100 * percent
+        of_payer > self.share / 100 * percent || state.taken > self.total / 100 * percent
     }
 
     /// Reserves memory for a payer until the reservation is dropped.
@@ -364,6 +364,26 @@ mod tests {
         drop((first, second, third));
         assert_eq!(budget.state.lock().reserved, 0);
         assert!(budget.state.lock().payers.is_empty());
+    }
+
+    #[test]
+    fn a_payer_is_beyond_its_share_without_the_others_and_all_are_together() {
+        let budget = Budget::new(200);
+        let [ann, bob, eve] = ["ann", "bob", "eve"].map(Arc::<str>::from);
+        let _anns = budget.charge(&ann, 1000);
+        assert!(budget.is_beyond(150, &ann) && !budget.is_beyond(1000, &ann));
+        assert!(
+            !budget.is_beyond(150, &bob),
+            "what ann has beyond its share is its own"
+        );
+        let _bobs = budget.charge(&bob, 100);
+        let _eves = budget.charge(&eve, 100);
+        assert!(!budget.is_beyond(150, &eve));
+        let _more = ["a", "b"].map(|payer| budget.charge(&payer.into(), 1));
+        assert!(
+            budget.is_beyond(150, &eve),
+            "all have more than the whole and its half"
+        );
     }
 
     #[tokio::test]
