@@ -42,3 +42,4 @@ mod together;
 mod trees;
 mod unread;
 mod waiting;
+mod withdrawals;
