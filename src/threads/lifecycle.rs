@@ -108,12 +108,21 @@ impl Service {
             .await
         {
             Ok(()) => self.written_view(self.shared.thread(id).await?).await,
-            // A failure of this server is none of the updates.
+            // A failure of this server is none of the updates, and no thread was created for somebody who may not
+            // write to the one that was there.
             Err(
                 error @ (Error::Engine(_)
                 | Error::Storage(_)
-                | Error::Tree(tree::Error::Storage(_) | tree::Error::Engine(_))),
+                | Error::Tree(
+                    tree::Error::Storage(_)
+                    | tree::Error::Engine(_)
+                    | tree::Error::Refused {
+                        kind: ErrorKind::Forbidden,
+                        ..
+                    },
+                )),
             ) => Err(error),
+            Err(Error::NoThread(_)) if may_exist => Err(Error::ThreadExists(id)),
             Err(error) => Err(Error::CreatedWithoutUpdates(id, Box::new(error))),
         }
     }

@@ -52,6 +52,16 @@ pub struct Locked {
     runtime: Runtime,
 }
 
+impl Locked {
+    /// Commits it.
+    pub fn commit(mut self) {
+        let client = self.client.take().unwrap();
+        self.runtime
+            .block_on(client.batch_execute("COMMIT"))
+            .unwrap();
+    }
+}
+
 impl Drop for Locked {
     fn drop(&mut self) {
         let client = self.client.take();

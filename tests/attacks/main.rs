@@ -45,3 +45,4 @@ mod together;
 mod trees;
 mod unread;
 mod waiting;
+mod withdrawals;

@@ -24,6 +24,8 @@ fn streams(client: &Client, thread: &str, run: &str) -> Vec<Open> {
     let log = [("accept", "text/event-stream")];
     let paths = [
         (format!("/threads/{thread}/events"), &log[..]),
+        (format!("/runs/{run}/stream"), &[]),
+        (format!("/runs/{run}/join"), &[]),
         (format!("/threads/{thread}/runs/{run}/stream"), &[]),
         (format!("/threads/{thread}/runs/{run}/join"), &[]),
         (format!("/threads/{thread}/stream"), &[]),

@@ -1,5 +1,7 @@
 //! Who may start runs by commands, resume them, and read the events of a thread.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 use test_support::on_both_storages;
 use test_support::place::{Place, block_on};
@@ -17,6 +19,9 @@ on_both_storages!(
 );
 
 const KEYS: &str = "ann=key-a,bob=key-b,cid=key-c";
+
+/// The longest that events may come after the access of their client was withdrawn.
+const LIMIT: Duration = Duration::from_secs(5);
 
 pub(crate) fn commands_take_a_writer_and_events_a_reader(place: &Place) {
     let setup = Setup::example("reference_server").env("BACKSTITCH_API_KEYS", KEYS);
@@ -75,6 +80,8 @@ pub(crate) fn commands_take_a_writer_and_events_a_reader(place: &Place) {
 
 pub(crate) fn a_socket_shows_a_stranger_nothing_and_ends_when_access_is_withdrawn(place: &Place) {
     let server = place.start(Setup::example("reference_server").env("BACKSTITCH_API_KEYS", KEYS));
+    // A second process, where there can be one: it is told of nothing.
+    let replica = place.is_postgres().then(|| server.replica());
     let ann = Client::of(&server).with_key("key-a");
     let thread = ann.thread();
     let own = format!("/threads/{thread}");
@@ -107,13 +114,26 @@ pub(crate) fn a_socket_shows_a_stranger_nothing_and_ends_when_access_is_withdraw
         of_cid.send(ask.to_string()).await;
         let next = of_cid.read().await.unwrap();
         assert_eq!(next["id"], 9, "{next}");
+        let mut sockets = vec![of_bob];
+        if let Some(replica) = &replica {
+            let mut elsewhere = connect(replica, &thread, Some("key-b")).await.unwrap();
+            let all = json!({"channels": ["lifecycle", "values"]});
+            elsewhere.command("subscription.subscribe", all).await;
+            // What it shows proves that the access was read before it is withdrawn.
+            assert!(!elsewhere.run().await.is_empty());
+            sockets.push(elsewhere);
+        }
         ok(ann.delete(&format!("{own}/members/bob")), 204);
-        let code = loop {
-            if let Err(code) = of_bob.read().await {
-                break code;
-            }
-        };
-        assert_eq!(code, Some(CloseCode::Policy));
+        let begin = Instant::now();
+        for mut socket in sockets {
+            let code = loop {
+                if let Err(code) = socket.read().await {
+                    break code;
+                }
+            };
+            assert_eq!(code, Some(CloseCode::Policy));
+            assert!(begin.elapsed() < LIMIT, "{:?}", begin.elapsed());
+        }
     });
     let runs = talk::get(&ann, &thread, "runs");
     assert_eq!(runs.as_array().unwrap().len(), 1, "nothing was begun");
@@ -139,7 +159,9 @@ fn events_at_every_process_end_when_access_is_withdrawn(place: &Place) {
         assert_eq!(ends(stream, 1).len(), 2);
     }
     ok(ann.delete(&member), 204);
+    let begin = Instant::now();
     for mut stream in streams {
         assert!(stream.breaks(), "it ended as if that were all");
+        assert!(begin.elapsed() < LIMIT, "{:?}", begin.elapsed());
     }
 }

@@ -14,13 +14,17 @@ const KEYS: &str = "ann=key-a,bob=key-b,cid=key-c,root=key-r";
 /// A word that only ann's threads have.
 pub const SECRET: &str = "hush-of-ann";
 
-/// A server with keys, whose log can be read.
-pub fn serve(place: &Place) -> Server {
-    let setup = Setup::example("reference_server")
+/// How a server with keys is started.
+pub fn keyed() -> Setup {
+    Setup::example("reference_server")
         .env("BACKSTITCH_API_KEYS", KEYS)
         .env("BACKSTITCH_ADMINS", "root")
-        .env("BACKSTITCH_LEASE", "2");
-    place.start(setup)
+        .env("BACKSTITCH_LEASE", "2")
+}
+
+/// A server with keys, whose log can be read.
+pub fn serve(place: &Place) -> Server {
+    place.start(keyed())
 }
 
 /// Clients of ann, bob and cid.

@@ -57,6 +57,7 @@ impl Turns {
     }
 
     /// A transaction whose statements all read one snapshot. It has the turn at the tree and has locked nothing yet.
+    /// The snapshot is from before it waits for a lock: what others change until it gets the lock it does not see.
     pub(crate) async fn snapshot(&self, tree: TreeId) -> Result<OpenTransaction, Error> {
         let alone = self.hot.tree(tree).await?;
         let mut open = self

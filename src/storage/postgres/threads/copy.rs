@@ -7,7 +7,13 @@ use tokio_postgres::Client;
 use uuid::Uuid;
 
 use super::{
-    super::{Store, columns::column, connection::Result, events},
+    super::{
+        Store,
+        columns::column,
+        connection::{self, Result},
+        events,
+        tree::level_on_thread,
+    },
     blobs::Named,
     create::MAKE_ROOM,
     rows::{SELECT, line_of, thread_of},
@@ -18,10 +24,9 @@ use crate::{
     tree::{Copied, NewCopy},
 };
 
-/// A copy pins what it reads until it is done.
+/// A copy pins what it reads until it is done, and keeps changes of rights out.
 const SOURCE: &str = "
 SELECT t.tree_id FROM threads t JOIN trees x ON x.tree_id = t.tree_id WHERE t.thread_id = $1 AND t.deleted_at IS NULL
-   AND ($2::text IS NULL OR x.owner = $2 OR EXISTS (SELECT 1 FROM tree_members m WHERE m.tree_id = x.tree_id AND m.principal = $2))
    FOR SHARE OF x";
 
 const IS_TAKEN: &str = "SELECT 1 FROM threads WHERE thread_id = $1";
@@ -127,14 +132,16 @@ pub(in super::super) async fn copy_thread(
     let line = line_of(store, &store.pools.reads, from).await?;
     let mut transaction = store.turns.snapshot(line).await?;
     let source = transaction
-        .run(move |client| {
-            let new = Arc::clone(new);
-            async move { lock_source(client, from, &new).await }.boxed()
-        })
+        .run(move |client| async move { lock_source(client, from).await }.boxed())
         .await?;
     let Some(tree) = source else {
         return Ok(Copied::Missing);
     };
+    if let Some(reader) = &new.reader
+        && !may_read(store, from, reader).await?
+    {
+        return Ok(Copied::Missing);
+    }
     transaction.share_tree();
     let copied = transaction
         .run(move |client| {
@@ -149,11 +156,20 @@ pub(in super::super) async fn copy_thread(
 }
 
 /// The tree of the source, locked.
-async fn lock_source(client: &Client, from: ThreadId, new: &NewCopy) -> Result<Option<Uuid>> {
-    let reader = new.reader.as_deref();
-    let row = client.query_opt(SOURCE, &[&from.0, &reader]).await?;
+async fn lock_source(client: &Client, from: ThreadId) -> Result<Option<Uuid>> {
+    let row = client.query_opt(SOURCE, &[&from.0]).await?;
     let tree = row.map(|row| column::<Uuid>(&row, "tree_id"));
     Ok(tree.transpose()?)
+}
+
+/// Whether somebody may read the source, now that its tree is locked. The transaction of the copy reads a snapshot
+/// from before it waited for the lock, in which a level that was withdrawn meanwhile is still there: another connection
+/// sees what was committed until now, and no level changes before the copy is done.
+async fn may_read(store: &Store, from: ThreadId, reader: &str) -> Result<bool, Error> {
+    let level = connection::retry(&store.pools.reads, |db| async move {
+        level_on_thread(&db, from, reader).await
+    });
+    Ok(level.await?.is_some())
 }
 
 async fn copy_rows(client: &Client, tree: Uuid, from: ThreadId, new: &NewCopy) -> Result<Copied> {
