@@ -57,8 +57,12 @@ const TABLES: [&str; 11] = [
 ];
 
 /// A server whose statements wait for locks as long as it takes, and which lets one principal have every connection:
-/// each write waits with one of its own.
+/// each write waits with one of its own. The database's transactions see what there was when they began, unless
+/// somebody says otherwise.
 fn serve(place: &Place) -> Server {
+    let isolated = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = %L', \
+                    current_database(), 'repeatable read'); END $$";
+    locked(place.url().unwrap(), isolated).commit();
     keyed()
         .env("DATABASE_URL", patient(place))
         .env("BACKSTITCH_CONNECTIONS", "300")

@@ -119,8 +119,10 @@ const PAUSES: [Duration; 3] = [
 /// Limits of a statement, and two choices of the planner: statements are few, fixed and look rows
 /// up by key, so planning each execution anew for its parameters costs more than it finds, and a
 /// plan made while a table was empty must not scan it for the rest of the connection's life. A page of
-/// a list is read in the order of its index: a bitmap would fetch all rows first.
+/// a list is read in the order of its index: a bitmap would fetch all rows first. Transactions see what was committed
+/// when they got a lock, whatever the database says: what somebody had when they began to wait may be withdrawn since.
 pub(super) const SESSION: &str = "-c statement_timeout=5000 -c lock_timeout=1000 \
+    -c default_transaction_isolation=read\\ committed \
     -c idle_in_transaction_session_timeout=10000 -c plan_cache_mode=force_generic_plan \
     -c enable_seqscan=off -c enable_bitmapscan=off -c jit=off";
 
