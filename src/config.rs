@@ -178,7 +178,7 @@ pub struct Settings {
     pub body_limit: usize,
     /// Largest body of a request that writes states or messages, in bytes.
     pub edit_limit: usize,
-    /// Bytes of content at which pages of messages and of events end.
+    /// Bytes of content at which pages of messages, of events and of forks end.
     pub page_bytes: usize,
     /// The config and context that runs have by default, by graph.
     pub graph_defaults: BTreeMap<Arc<str>, assistants::Defaults>,

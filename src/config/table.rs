@@ -85,7 +85,7 @@ pub const KEYS: &[Key] = keys! {
     body_values "BACKSTITCH_BODY_VALUES" = "200000": "values in the JSON of one body";
     body_limit "BACKSTITCH_BODY_LIMIT" = "4194304": "bytes of a request body";
     edit_limit "BACKSTITCH_EDIT_LIMIT" = "16777216": "bytes of a body that writes states or messages";
-    page_bytes "BACKSTITCH_PAGE_BYTES" = "8388608": "bytes at which pages of messages or events end";
+    page_bytes "BACKSTITCH_PAGE_BYTES" = "8388608": "bytes at which pages of messages, events or forks end";
     graph_defaults "LANGGRAPH_CONFIG": "config and context of runs, as JSON by graph";
     message_id_length "BACKSTITCH_MESSAGE_ID_LENGTH" = "255": "characters of the id of a new message";
     metadata_keys "BACKSTITCH_METADATA_KEYS" = "64": "keys of metadata";

@@ -55,5 +55,36 @@ pub struct Filter {
     pub viewer: Option<Arc<str>>,
 }
 
+/// What is read of what clients put into crons; all else of that is as if they had none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Columns {
+    /// The metadata.
+    pub metadata: bool,
+    /// The payload.
+    pub payload: bool,
+    /// The end as the client wrote it: the payload has it, which is read of those crons that have an end.
+    pub end_time: bool,
+}
+
+impl Columns {
+    /// Nothing.
+    pub const NONE: Self = Self {
+        metadata: false,
+        payload: false,
+        end_time: false,
+    };
+}
+
+impl Default for Columns {
+    /// Everything.
+    fn default() -> Self {
+        Self {
+            metadata: true,
+            payload: true,
+            end_time: true,
+        }
+    }
+}
+
 /// A page of crons.
 pub type Search = Sorted<Filter, SortBy>;

@@ -11,7 +11,7 @@ use std::{
 use super::{
     Change, Clock, CronRow, Error, Schedule, Store,
     change::put_id,
-    request::{Filter, OnRunCompleted, Search},
+    request::{Columns, Filter, OnRunCompleted, Search},
     store::{CreatedCron, DueCron},
 };
 use crate::{
@@ -256,16 +256,20 @@ impl Service {
         }
     }
 
-    /// A page of crons: which ones, and how many bytes are stored of what clients put into each.
+    /// A page of crons: which ones, and how many bytes each has in these columns.
     ///
     /// # Errors
     /// The storage failed.
-    pub async fn search(&self, search: Search) -> Result<Vec<(CronId, u64)>, Error> {
-        Ok(self.inner.store.search_crons(search).await?)
+    pub async fn search(
+        &self,
+        search: Search,
+        columns: Columns,
+    ) -> Result<Vec<(CronId, u64)>, Error> {
+        Ok(self.inner.store.search_crons(search, columns).await?)
     }
 
-    /// Crons in the form clients see, in the order of their ids here; those that are gone are left
-    /// out. Without `with_content` what clients put into them is not read.
+    /// Crons in the form clients see, with these columns, in the order of their ids here; those that are gone are
+    /// left out.
     ///
     /// # Errors
     /// The storage failed.
@@ -273,10 +277,10 @@ impl Service {
         &self,
         viewer: Option<Arc<str>>,
         ids: Vec<CronId>,
-        with_content: bool,
+        columns: Columns,
     ) -> Result<Vec<Value>, checkpoint::Error> {
         let store = &self.inner.store;
-        let mut rows = store.crons(ids.clone(), viewer, with_content).await?;
+        let mut rows = store.crons(ids.clone(), viewer, columns).await?;
         rows.sort_by_cached_key(|row| ids.iter().position(|id| *id == row.id));
         Ok(rows.iter().map(shown).collect())
     }

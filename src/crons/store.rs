@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::request::{Filter, OnRunCompleted, Search};
+use super::request::{Columns, Filter, OnRunCompleted, Search};
 use crate::{
     checkpoint,
     id::{AssistantId, CronId, ThreadId},
@@ -126,16 +126,20 @@ pub trait Store: Send + Sync + 'static {
         viewer: Option<Arc<str>>,
     ) -> Result<bool, checkpoint::Error>;
 
-    /// A page of crons: which ones, and how many bytes are stored of what clients put into each.
-    async fn search_crons(&self, search: Search) -> Result<Vec<(CronId, u64)>, checkpoint::Error>;
+    /// A page of crons: which ones, and how many bytes each has in these columns.
+    async fn search_crons(
+        &self,
+        search: Search,
+        columns: Columns,
+    ) -> Result<Vec<(CronId, u64)>, checkpoint::Error>;
 
-    /// Crons of the viewer, of anybody without one, in any order; without payload and metadata if
-    /// those are not wanted. One that is not there is left out.
+    /// Crons of the viewer, of anybody without one, with these columns, in any order. One that is not there is
+    /// left out.
     async fn crons(
         &self,
         ids: Vec<CronId>,
         viewer: Option<Arc<str>>,
-        with_content: bool,
+        columns: Columns,
     ) -> Result<Vec<CronRow>, checkpoint::Error>;
 
     /// How many crons there are.

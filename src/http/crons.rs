@@ -16,7 +16,7 @@ use crate::{
     assistants,
     crons::{
         self, CronRow,
-        request::{Filter, Search, SortBy},
+        request::{Columns, Filter, Search, SortBy},
         service::NewCron,
     },
     id::{AssistantId, ThreadId},
@@ -24,9 +24,6 @@ use crate::{
     tree::{self, members::Level},
     value::Value,
 };
-
-/// The fields that are made of what clients put into a cron: an end is shown as it was written.
-const CONTENT: [&str; 3] = ["payload", "metadata", "end_time"];
 
 /// `POST /runs/crons`
 pub(super) async fn create(call: Call) -> Result<Response<Body>, Error> {
@@ -121,20 +118,24 @@ pub(super) async fn search(mut call: Call) -> Result<Response<Body>, Error> {
         sort_by: fields.word("sort_by", SortBy::ALL)?.unwrap_or_default(),
         ascending: fields.word("sort_order", ORDERS)?.unwrap_or(false),
     };
-    let mut found = call.crons().search(search).await?;
+    let is_shown = |name| {
+        select
+            .as_ref()
+            .is_none_or(|columns| columns.contains(&name))
+    };
+    let columns = Columns {
+        metadata: is_shown("metadata"),
+        payload: is_shown("payload"),
+        end_time: is_shown("end_time"),
+    };
+    let mut found = call.crons().search(search, columns).await?;
     let more = found.len() > limit;
     found.truncate(limit);
     let count = found.len();
-    let with_content = select
-        .as_ref()
-        .is_none_or(|columns| columns.iter().any(|name| CONTENT.contains(name)));
-    if !with_content {
-        found.iter_mut().for_each(|(_, bytes)| *bytes = 0);
-    }
     let (crons, viewer) = (call.crons().clone(), call.viewer_of_crons());
     let rows = Listing::in_batches(found, move |ids| {
         let (crons, viewer) = (crons.clone(), viewer.clone());
-        async move { crons.shown(viewer, ids, with_content).await }
+        async move { crons.shown(viewer, ids, columns).await }
     });
     let rows = rows.map(move |mut row| {
         page::retain(std::slice::from_mut(&mut row), select.as_deref());

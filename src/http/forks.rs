@@ -15,7 +15,10 @@ use super::{
 };
 use crate::{
     id::ThreadId,
-    threads::forks::{Family, Forked, NewFork},
+    threads::forks::{
+        Forked, NewFork,
+        family::{Family, Part},
+    },
     time::Timestamp,
     tree::{
         event,
@@ -114,7 +117,12 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
     let thread = call.path.thread()?;
     let limit = call.query.limit(LIST_MAX, LIST_MAX)?;
     let after = call.query.get("after").map(parse_cursor).transpose()?;
-    let found = call.threads().family(thread, after, limit).await?;
+    let part = Part {
+        after,
+        limit,
+        bytes: call.shared.options.page_bytes,
+    };
+    let found = call.threads().family(thread, part).await?;
     Ok(body::json(StatusCode::OK, &family(&found)))
 }
 
@@ -140,8 +148,8 @@ fn parse_cursor(text: &str) -> Result<ForkCursor, Error> {
 
 fn family(found: &Family) -> Value {
     let tree = found.tree.to_string();
-    let threads = found.page.threads.iter();
-    let points = found.page.points.iter().zip(&found.previews);
+    let threads = found.threads.iter();
+    let points = found.points.iter().zip(&found.previews);
     Value::map(Map::from([
         ("tree_id", Value::from(tree.clone())),
         // A tree has the id of its first thread.
@@ -151,7 +159,7 @@ fn family(found: &Family) -> Value {
             "fork_points",
             Value::list(points.map(|(point, texts)| shown(point, texts)).collect()),
         ),
-        ("next", found.page.next.map(cursor_text).into()),
+        ("next", found.next.map(cursor_text).into()),
     ]))
 }
 

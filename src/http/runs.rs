@@ -14,6 +14,7 @@ use crate::{
     runs::{
         Run, Status,
         request::{CancelAction, Run as Request, Target},
+        service::RequestPart,
     },
     value::Value,
 };
@@ -73,13 +74,19 @@ pub(super) async fn list(call: Call) -> Result<Response<Body>, Error> {
         // No run has a status of this name, but the thread must exist.
         Some(Err(_)) => (None, 0),
     };
-    let with_requests = columns.as_ref().is_none_or(|columns| {
-        let mut columns = columns.iter();
-        columns.any(|name| matches!(*name, "kwargs" | "metadata"))
-    });
+    let is_shown = |name| {
+        columns
+            .as_ref()
+            .is_none_or(|columns| columns.contains(&name))
+    };
+    let part = match (is_shown("kwargs"), is_shown("metadata")) {
+        (true, _) => RequestPart::Whole,
+        (false, true) => RequestPart::Metadata,
+        (false, false) => RequestPart::Nothing,
+    };
     let page = (limit, offset);
     let runs = call.runs();
-    let runs = runs.list(&call.access, thread, status, page, with_requests);
+    let runs = runs.list(&call.access, thread, status, page, part);
     let runs = runs.await?.map(move |run| {
         let map = render::select(render::run(&run), columns.as_deref());
         Value::map(map)

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    Error, Listing, Run, RunHandle, Shared, Status,
+    Error, Run, RunHandle, Shared,
     active::{ActiveRuns, ChangedElsewhere},
     execute::RunMemory,
     observe::{LastRead, Probe},
@@ -31,11 +31,12 @@ use crate::{
         Feed, Hub, Memory, Publisher, Retention, SinceThread, ThreadSubscription,
         log::{LogWriter, TemporaryRun},
     },
-    tree::{self, load::AT_ONCE, members::Access, ttl::Ttl},
+    tree::{self, members::Access, ttl::Ttl},
 };
 
-/// What a thread's runs weigh at most that are read at once.
-const RUNS_AT_ONCE: u64 = 4 * AT_ONCE;
+mod list;
+
+pub use list::RequestPart;
 
 /// Settings of the service.
 #[derive(Clone, Debug)]
@@ -433,60 +434,6 @@ impl Service {
     /// A run, once this process knows of it: see [`ActiveRuns::awaited`].
     pub(super) fn awaited(&self, run: Target) -> oneshot::Receiver<RunHandle> {
         self.inner.active.lock().awaited(run.thread, run.run)
-    }
-
-    /// Runs of a thread, newest first; without their requests and metadata if those are not
-    /// requested.
-    ///
-    /// # Errors
-    /// No such thread, or none of the client's; or the storage failed.
-    pub async fn list(
-        &self,
-        access: &Access,
-        thread: ThreadId,
-        status: Option<Status>,
-        (limit, offset): (usize, usize),
-        with_requests: bool,
-    ) -> Result<Listing<Run, Error>, Error> {
-        self.authorize(access, thread).await?;
-        self.shared.thread(thread).await?;
-        let runs = self.shared.parts.runs.clone();
-        if !with_requests {
-            let found = runs.runs_without_requests(thread, status, limit, offset);
-            return Ok(Listing::of(found.await?, 0));
-        }
-        let weights = runs.run_weights(thread, status, limit, offset).await?;
-        let total = weights.iter().map(|(_, weight)| weight).sum();
-        let largest = weights.iter().map(|(_, weight)| *weight).max().unwrap_or(0);
-        let access = access.clone();
-        if total <= RUNS_AT_ONCE {
-            // Once there is memory for them.
-            let items = async_stream::try_stream! {
-                for run in runs.runs(thread, status, limit, offset).await? {
-                    access.record_shown(thread);
-                    yield run;
-                }
-            };
-            return Ok(Listing {
-                largest,
-                at_once: total,
-                items: Box::pin(items),
-            });
-        }
-        let items = async_stream::try_stream! {
-            for (id, _) in weights {
-                // One that was deleted meanwhile is left out.
-                if let Some(run) = runs.run(thread, id).await? {
-                    access.record_shown(thread);
-                    yield run;
-                }
-            }
-        };
-        Ok(Listing {
-            largest,
-            at_once: largest,
-            items: Box::pin(items),
-        })
     }
 }
 

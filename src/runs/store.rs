@@ -378,6 +378,9 @@ pub trait Store: Send + Sync + 'static {
     async fn run_without_request(&self, thread: ThreadId, run: RunId)
     -> Result<Option<Run>, Error>;
 
+    /// [`run`](Self::run) with its metadata. Its request is read, and `kwargs` is not null, only where that is small.
+    async fn run_with_metadata(&self, thread: ThreadId, run: RunId) -> Result<Option<Run>, Error>;
+
     /// A run that has ended, to be reported to its webhook; also one that is gone with its thread, as long
     /// as its report is in the outbox.
     async fn ended_run(&self, tree: TreeId, run: RunId) -> Result<Option<EndedRun>, Error>;
@@ -390,6 +393,24 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
         offset: usize,
     ) -> Result<Vec<(RunId, u64)>, Error>;
+
+    /// What runs of a thread weigh as [`runs_with_metadata`](Self::runs_with_metadata) reads them.
+    async fn metadata_weights(
+        &self,
+        thread: ThreadId,
+        status: Option<Status>,
+        limit: usize,
+        offset: usize,
+    ) -> Result<Vec<(RunId, u64)>, Error>;
+
+    /// [`runs`](Self::runs) with their metadata, as [`run_with_metadata`](Self::run_with_metadata).
+    async fn runs_with_metadata(
+        &self,
+        thread: ThreadId,
+        status: Option<Status>,
+        limit: usize,
+        offset: usize,
+    ) -> Result<Vec<Run>, Error>;
 
     /// [`runs`](Self::runs) without what their requests contain: `kwargs` is null, and there is
     /// no `metadata`.

@@ -50,7 +50,7 @@ pub(super) mod types {
         },
         crons::{
             CronRow,
-            request::{Filter as CronFilter, Search as CronSearch},
+            request::{Columns as CronColumns, Filter as CronFilter, Search as CronSearch},
             store::{CreatedCron, DueCron},
         },
         id::{
@@ -132,6 +132,7 @@ macro_rules! tree_reads {
         implement! { mut $run for $session: $crate::tree::Read {
             lookup::thread_row(id: ThreadId) -> Option<ThreadRow>;
             family::relatives(tree: TreeId, after: ForkCursor, limit: usize) -> Vec<Relative>;
+            family::relative_sizes(tree: TreeId, after: ForkCursor, limit: usize) -> Vec<u64>;
             family::forks(tree: TreeId, thread: ThreadId, limit: usize) -> Vec<ThreadRow>;
             family::ends(tree: TreeId, [&] threads: Vec<ThreadId>) -> Vec<BranchEnd>;
             lookup::branches(tree: TreeId, thread: ThreadId) -> Vec<Branch>;
@@ -236,9 +237,12 @@ macro_rules! run_operations {
             read runs::run(thread: ThreadId, run: RunId) -> Option<Run>;
             read runs::run_weight(thread: ThreadId, run: RunId) -> Option<u64>;
             read runs::run_without_request(thread: ThreadId, run: RunId) -> Option<Run>;
+            read runs::run_with_metadata(thread: ThreadId, run: RunId) -> Option<Run>;
             read runs::runs(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<Run>;
             read runs::runs_without_requests(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<Run>;
+            read runs::runs_with_metadata(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<Run>;
             read runs::run_weights(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<(RunId, u64)>;
+            read runs::metadata_weights(thread: ThreadId, status: Option<Status>, limit: usize, offset: usize) -> Vec<(RunId, u64)>;
             read runs::ended_run(tree: TreeId, run: RunId) -> Option<EndedRun>;
             read runs::open_states(limit: usize) -> Vec<OpenRunState>;
             read runs::open([&] page: OpenPage) -> Vec<OpenedRun>;
@@ -373,8 +377,8 @@ macro_rules! cron_operations {
             read crons::cron(id: CronId, [&] viewer: Option<Arc<str>>) -> Option<CronRow>;
             write crons::replace_cron([&] old: CronRow, [&] new: CronRow) -> Option<CronRow>;
             write crons::delete_cron(id: CronId, [&] viewer: Option<Arc<str>>) -> bool;
-            read crons::search_crons([&] search: CronSearch) -> Vec<(CronId, u64)>;
-            read crons::crons([&] ids: Vec<CronId>, [&] viewer: Option<Arc<str>>, with_content: bool) -> Vec<CronRow>;
+            read crons::search_crons([&] search: CronSearch, columns: CronColumns) -> Vec<(CronId, u64)>;
+            read crons::crons([&] ids: Vec<CronId>, [&] viewer: Option<Arc<str>>, columns: CronColumns) -> Vec<CronRow>;
             read crons::count_crons([&] filter: CronFilter) -> u64;
             read crons::due_crons(now: Timestamp, after: Option<(Timestamp, CronId)>, limit: usize) -> Vec<DueCron>;
         }}

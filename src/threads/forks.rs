@@ -1,31 +1,24 @@
 //! Forks of threads: creating them, and the family of a thread.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     Result, Service,
     branches::{BranchStart, create::if_present},
 };
 use crate::{
-    id::{CheckpointId, ThreadId, TreeId},
+    id::ThreadId,
     tree::{
-        self, Address, AddressTarget, Read, Resolved,
-        fork::{
-            self,
-            points::{self, FamilyPage},
-        },
-        messages::content::MessageContents,
-        projection::preview,
-        resolve,
-        store::rows::{ForkCursor, Position, ThreadRow},
+        self, Address, AddressTarget, Read, Resolved, fork, resolve,
+        store::rows::{Position, ThreadRow},
     },
     value::Map,
 };
 
+pub mod family;
+
 /// How often a fork is retried because its base moved meanwhile.
 const TRIES: usize = 5;
-/// States that one page of a family may read for the beginnings of messages.
-const PREVIEW_STATES: usize = 200;
 
 /// A fork to make.
 #[derive(Clone, Debug)]
@@ -53,17 +46,6 @@ pub struct Forked {
     pub event_number: i64,
     /// The state ends in tool calls without results.
     pub dangling: bool,
-}
-
-/// A page of the family of a thread.
-#[derive(Clone, Debug)]
-pub struct Family {
-    /// Its tree.
-    pub tree: TreeId,
-    /// The page.
-    pub page: FamilyPage,
-    /// The beginning of the first message of each way to go on, by point and way.
-    pub previews: Vec<Vec<Option<Arc<str>>>>,
 }
 
 impl Service {
@@ -212,58 +194,6 @@ impl Service {
         let level = read.level(thread.tree, principal.clone()).await;
         level.is_ok_and(|level| level.is_some())
     }
-
-    /// The family of a thread: the page behind `after`, or the first one, of at most `limit` threads and
-    /// points. After many states that were read for them, messages have no previews.
-    ///
-    /// # Errors
-    /// 404: no such thread. 409 `path_too_deep`. Or the storage failed.
-    pub async fn family(
-        &self,
-        id: ThreadId,
-        after: Option<ForkCursor>,
-        limit: usize,
-    ) -> Result<Family> {
-        let (mut reader, thread) = self.reader(id).await?;
-        let mut page = points::family_page(&mut *reader, &thread, after, limit).await?;
-        drop(reader);
-        page.points.truncate(limit);
-        let target = self.shared.message_graph(&thread, None).ok();
-        let mut read: HashSet<CheckpointId> = HashSet::new();
-        let mut previews = Vec::with_capacity(page.points.len());
-        for point in &page.points {
-            let mut shown = Vec::with_capacity(point.options.len());
-            for option in &point.options {
-                let (Some(node), Some(target)) = (&option.message, &target) else {
-                    shown.push(None);
-                    continue;
-                };
-                if read.len() == PREVIEW_STATES && !read.contains(&node.checkpoint) {
-                    shown.push(None);
-                    continue;
-                }
-                read.insert(node.checkpoint);
-                let values = self.conversation_in(&thread, target.channel.clone());
-                shown.push(preview_text(&values, node.checkpoint, &node.message_id).await?);
-            }
-            previews.push(shown);
-        }
-        Ok(Family {
-            tree: thread.tree,
-            page,
-            previews,
-        })
-    }
-}
-
-/// The beginning of a message's text.
-async fn preview_text(
-    values: &MessageContents<'_>,
-    at: CheckpointId,
-    id: &str,
-) -> Result<Option<Arc<str>>, tree::Error> {
-    let messages = values.messages_if_small(at).await?;
-    Ok(messages.and_then(|messages| messages.find(id).map(preview)))
 }
 
 /// The number of an event that an address names.

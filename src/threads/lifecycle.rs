@@ -369,10 +369,7 @@ impl Service {
             living.extend(page.iter().map(|relative| relative.row.id));
             match page.last() {
                 Some(last) if page.len() == RELATIVES_PAGE => {
-                    after = ForkCursor {
-                        created_at: last.row.created_at,
-                        thread: last.row.id,
-                    };
+                    after = ForkCursor::of(last);
                 }
                 _ => return Ok(living),
             }

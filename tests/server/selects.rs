@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use test_support::client::Client;
 use test_support::on_both_storages;
 use test_support::place::{Place, serve};
-use test_support::server::Setup;
+use test_support::server::{Server, Setup};
 use test_support::tables::execute;
 use test_support::talk::{agent_thread, extend, ok, patch, say};
 
@@ -15,6 +15,10 @@ on_both_storages!(
     interrupts_are_those_of_the_whole_thread_and_are_shown_without_its_state,
     what_is_not_selected_of_assistants_is_not_read,
     an_assistant_that_is_too_large_is_shown_without_its_large_fields,
+    what_is_not_selected_of_crons_is_not_read,
+    a_cron_that_is_too_large_is_shown_without_its_payload,
+    metadata_of_runs_is_read_without_their_large_requests,
+    a_run_that_is_too_large_is_shown_with_its_metadata,
 );
 
 /// What a search selects, once it was found that it can be read or not.
@@ -197,4 +201,142 @@ fn an_assistant_that_is_too_large_is_shown_without_its_large_fields(place: &Plac
     let body = json!({"name": "mine", "select": ["name", "config"]});
     let found = ok(client.post("/assistants/search", &body), 200);
     assert_eq!(found[0]["name"], "mine");
+}
+
+/// Bytes that make a value of this column unreadable.
+fn unreadable(place: &Place) -> &'static str {
+    if place.is_postgres() {
+        "'\\xff'"
+    } else {
+        "x'ff'"
+    }
+}
+
+fn what_is_not_selected_of_crons_is_not_read(place: &Place) {
+    let (server, client) = serve(place);
+    let new = json!({
+        "assistant_id": "counter", "schedule": "0 0 1 1 *", "input": {"count": 1}, "metadata": {"m": 1},
+        "end_time": "2999-01-01T00:00:00Z",
+    });
+    let made = ok(client.post("/runs/crons", &new), 200);
+    let crons = |select: &[&str]| search(&client, "/runs/crons/search", select);
+    let shown = |name: &str| Some(json!({name: made[name]}));
+    for name in ["payload", "metadata", "end_time", "schedule"] {
+        assert_eq!(crons(&[name]), shown(name));
+    }
+    let sql = format!("UPDATE crons SET payload = {}", unreadable(place));
+    assert_eq!(execute(place, &server, &sql), Ok(1));
+    assert_eq!(crons(&["payload"]), None);
+    assert_eq!(crons(&["metadata", "payload"]), None);
+    // The payload has an end as it was written.
+    assert_eq!(crons(&["end_time"]), None);
+    for name in ["metadata", "schedule", "next_run_date"] {
+        assert_eq!(crons(&[name]), shown(name));
+    }
+    let sql = "UPDATE crons SET end_time = NULL";
+    assert_eq!(execute(place, &server, sql), Ok(1));
+    assert_eq!(crons(&["end_time"]), Some(json!({"end_time": null})));
+    let sql = "UPDATE crons SET metadata = '[]'";
+    assert_eq!(execute(place, &server, sql), Ok(1));
+    assert_eq!(crons(&["metadata"]), None);
+    assert_eq!(
+        crons(&["schedule", "end_time"]).unwrap()["end_time"],
+        json!(null)
+    );
+}
+
+/// A server with little memory, and a client of it.
+fn serve_little(place: &Place) -> (Server, Client) {
+    let setup = Setup::example("reference_server")
+        .env("BACKSTITCH_MEMORY_BUDGET", "64")
+        .env("BACKSTITCH_CRON_BYTES", "4000000");
+    let server = place.start(setup);
+    let client = Client::of(&server);
+    (server, client)
+}
+
+fn a_cron_that_is_too_large_is_shown_without_its_payload(place: &Place) {
+    let (_server, client) = serve_little(place);
+    let new = json!({
+        "assistant_id": "counter", "schedule": "0 0 1 1 *", "input": {"text": "x".repeat(2_000_000)},
+        "metadata": {"m": 1},
+    });
+    let made = client.post("/runs/crons", &new);
+    assert_eq!(made.status, 200, "{}", made.text());
+    let refused = client.post("/runs/crons/search", &json!({})).refused(413);
+    assert!(refused.contains("with `select`"), "{refused}");
+    for select in [&["metadata"][..], &["end_time", "metadata", "cron_id"]] {
+        let found = search(&client, "/runs/crons/search", select).unwrap();
+        assert_eq!(found["metadata"], json!({"m": 1}));
+    }
+}
+
+/// The runs of a thread with these fields, once it was found that they can be read or not.
+fn runs(client: &Client, thread: &str, select: &[&str]) -> Option<Value> {
+    let fields: Vec<String> = select.iter().map(|name| format!("select={name}")).collect();
+    let answer = client.get(&format!("/threads/{thread}/runs?{}", fields.join("&")));
+    (answer.status != 500).then(|| ok(answer, 200))
+}
+
+/// A run that waits for an hour, with an input of so many bytes.
+fn waiting_run(client: &Client, thread: &str, bytes: usize, metadata: &Value) -> Value {
+    let body = json!({
+        "assistant_id": "counter", "input": {"text": "x".repeat(bytes)}, "after_seconds": 3600,
+        "metadata": metadata,
+    });
+    ok(client.post(&format!("/threads/{thread}/runs"), &body), 200)
+}
+
+fn metadata_of_runs_is_read_without_their_large_requests(place: &Place) {
+    let (server, client) = serve(place);
+    for of_thread in [
+        json!({}),
+        json!({"of_thread": {"n": [1.5]}, "m": "thread's"}),
+    ] {
+        let thread = test_support::talk::create(&client, &json!({"metadata": of_thread}));
+        let metadata = json!({"m": "\u{0}", "n": 1});
+        let mut made = [
+            waiting_run(&client, &thread, 100_000, &metadata),
+            waiting_run(&client, &thread, 10, &metadata),
+            waiting_run(&client, &thread, 5000, &json!({})),
+        ];
+        made.reverse();
+        let shown: Vec<Value> = made
+            .iter()
+            .map(|run| json!({"metadata": run["metadata"]}))
+            .collect();
+        assert_eq!(runs(&client, &thread, &["metadata"]), Some(json!(shown)));
+        let whole = ok(client.get(&format!("/threads/{thread}/runs")), 200);
+        for (run, made) in whole.as_array().unwrap().iter().zip(&made) {
+            assert_eq!(run["metadata"], made["metadata"]);
+            assert_eq!(run["kwargs"], made["kwargs"]);
+        }
+        let sql = format!(
+            "UPDATE runs SET kwargs = {} WHERE length(kwargs) > 4096",
+            unreadable(place)
+        );
+        assert_eq!(execute(place, &server, &sql), Ok(2));
+        assert_eq!(runs(&client, &thread, &["kwargs"]), None);
+        assert_eq!(runs(&client, &thread, &["metadata"]), Some(json!(shown)));
+        let found = runs(&client, &thread, &["metadata", "run_id"]).unwrap();
+        for (run, made) in found.as_array().unwrap().iter().zip(&made) {
+            assert_eq!(
+                *run,
+                json!({"metadata": made["metadata"], "run_id": made["run_id"]})
+            );
+        }
+    }
+}
+
+fn a_run_that_is_too_large_is_shown_with_its_metadata(place: &Place) {
+    let (_server, client) = serve_little(place);
+    let thread = client.thread();
+    let made = waiting_run(&client, &thread, 2_000_000, &json!({"m": 1}));
+    let refused = client.get(&format!("/threads/{thread}/runs")).refused(413);
+    assert!(
+        refused.contains("kwargs and metadata with `select`"),
+        "{refused}"
+    );
+    let found = runs(&client, &thread, &["metadata"]).unwrap();
+    assert_eq!(found[0]["metadata"], made["metadata"]);
 }

@@ -2,6 +2,7 @@
 
 mod explicit;
 mod implicit;
+mod pages;
 mod points;
 
 use serde_json::{Value, json};

@@ -26,6 +26,7 @@ use crate::{
     runs::{
         self, Run,
         request::Target,
+        service::RequestPart,
         shared::memory::{ReadMemory, ReadingMemory},
     },
     threads::{self, request::View},
@@ -197,7 +198,7 @@ impl Tasks {
     pub async fn newest(&self, thread: ThreadId) -> Result<Option<(Key, Runs)>, Error> {
         let page = self
             .runs
-            .list(&self.access, thread, None, (1, 0), false)
+            .list(&self.access, thread, None, (1, 0), RequestPart::Nothing)
             .await?;
         let newest: Vec<Run> = page.items.try_collect().await?;
         let Some(newest) = newest.first() else {
@@ -218,7 +219,13 @@ impl Tasks {
     ) -> Result<Option<(Key, Run)>, Error> {
         let page = self
             .runs
-            .list(&self.access, thread, None, (LISTED_MAX, 0), false)
+            .list(
+                &self.access,
+                thread,
+                None,
+                (LISTED_MAX, 0),
+                RequestPart::Nothing,
+            )
             .await;
         let runs: Vec<RunId> = match page {
             Ok(page) => page.items.map_ok(|run| run.id).try_collect().await?,
@@ -311,7 +318,13 @@ impl Tasks {
         };
         let page = self
             .runs
-            .list(&self.access, thread, None, (LISTED_MAX, 0), false)
+            .list(
+                &self.access,
+                thread,
+                None,
+                (LISTED_MAX, 0),
+                RequestPart::Nothing,
+            )
             .await?;
         let all: Vec<Run> = page.items.try_collect().await?;
         let by_id: HashMap<RunId, &Run> = all.iter().map(|run| (run.id, run)).collect();

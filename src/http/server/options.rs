@@ -21,7 +21,7 @@ pub struct Options {
     pub stored_response: usize,
     /// Bytes that the bodies of requests in progress may take.
     pub body_memory: usize,
-    /// Bytes of content at which pages of messages and of events end.
+    /// Bytes of content at which pages of messages, of events and of forks end.
     pub page_bytes: usize,
     /// How long a body may take before it must have come at its slowest pace.
     pub body_grace: Duration,

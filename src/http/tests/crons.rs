@@ -105,7 +105,13 @@ impl World {
         let thread: ThreadId = THREAD.parse().unwrap();
         let runs = self.running.services.runs();
         let runs = runs
-            .list(&Access::unrestricted(), thread, None, (100, 0), false)
+            .list(
+                &Access::unrestricted(),
+                thread,
+                None,
+                (100, 0),
+                crate::runs::service::RequestPart::Nothing,
+            )
             .await;
         let runs: Vec<_> = runs.unwrap().items.try_collect().await.unwrap();
         let due = |run: &crate::runs::Run| {

@@ -201,7 +201,16 @@ impl Running {
     pub async fn statuses(&self) -> Vec<Status> {
         let (access, thread) = (Access::unrestricted(), THREAD.parse().unwrap());
         let runs = self.services.runs();
-        match runs.list(&access, thread, None, (100, 0), false).await {
+        match runs
+            .list(
+                &access,
+                thread,
+                None,
+                (100, 0),
+                runs::service::RequestPart::Nothing,
+            )
+            .await
+        {
             Ok(found) => found.items.map(|run| run.unwrap().status).collect().await,
             Err(_) => vec![],
         }

@@ -69,6 +69,9 @@ static FIELDS: LazyLock<[(&str, Option<Value>); 14]> = LazyLock::new(|| {
     ]
 });
 
+/// Bytes that a request has beside its metadata at the least where that is stored in the row too.
+const LARGE: usize = 4096;
+
 /// Begins texts that begin with a character of this kind themselves.
 const ESCAPE: char = '\u{1f}';
 /// A field that marks a request in this form: true where fields are left out, null in requests of
@@ -196,12 +199,34 @@ pub fn own_metadata<'a>(metadata: &'a Map, request: &Value) -> Option<&'a Map> {
     (requested(request) != Some(metadata)).then_some(metadata)
 }
 
+/// What a row stores as the metadata of a run whose request takes so many bytes: null, a map with what the row adds
+/// to the metadata of the request, or a list of the latter and of what is added. A list is stored beside a large
+/// request, so that the metadata is read without it.
+pub fn stored_metadata(added: Option<&Map>, request: &Value, bytes: usize) -> Value {
+    let added = added.map(|map| Value::map(map.clone()));
+    match requested(request).map(|map| Value::map(map.clone())) {
+        Some(known) if bytes >= LARGE + 2 * known.rough_size() => {
+            Value::list(std::iter::once(known).chain(added).collect())
+        }
+        _ => added.unwrap_or_default(),
+    }
+}
+
 /// A run's metadata: that of its request, and over it what its row adds, such as that of the
-/// thread. The request then has all of it.
-pub fn metadata(own: Option<Map>, request: &mut Value) -> Map {
-    let mut metadata = requested(request).cloned().unwrap_or_default();
-    let Some(own) = own else { return metadata };
-    metadata.extend(own);
+/// thread. The request then has all of it; where that was not read, it is what the row has.
+pub fn metadata(stored: &Value, request: &mut Value) -> Map {
+    let (known, added) = match stored {
+        Value::Map(_) => (None, stored.as_map()),
+        Value::List(parts) => {
+            let mut parts = parts.iter().map(Value::as_map);
+            (parts.next().flatten(), parts.next().flatten())
+        }
+        _ => (None, None),
+    };
+    let metadata = requested(request).or(known);
+    let mut metadata = metadata.cloned().unwrap_or_default();
+    let Some(added) = added else { return metadata };
+    metadata.extend(added.clone());
     if let Some(requested) = request
         .make_map_mut()
         .and_then(|map| map.get_mut("config")?.make_map_mut()?.get_mut("metadata"))

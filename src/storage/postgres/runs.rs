@@ -24,6 +24,22 @@ macro_rules! run_columns {
     };
 }
 
+/// What the row of a run stores as its metadata, of what was bound and of what `n` inherits of its thread, as
+/// [`stored_metadata`](crate::runs::request::codec::stored_metadata) says.
+macro_rules! stored_metadata {
+    ($bound:literal) => {
+        concat!(
+            "CASE WHEN n.inherited = '{}' OR n.inherited IS NULL THEN ",
+            $bound,
+            " WHEN jsonb_typeof(",
+            $bound,
+            ") = 'array' THEN jsonb_build_array(",
+            $bound,
+            "->0, n.inherited) ELSE n.inherited END"
+        )
+    };
+}
+
 /// Whether the principal of the run `r` may still write to its thread. Of a change of rights that
 /// commits while a run is claimed, [`executed_for`](crate::runs::Tx::executed_for) sees to the run.
 macro_rules! permitted {
@@ -96,6 +112,39 @@ const RUNS_WITHOUT_REQUESTS: &str = concat!(
       ORDER BY r.seq DESC LIMIT $3 OFFSET $4"
 );
 
+/// The columns of a run with its metadata: its request is left out where the row has the metadata beside it.
+macro_rules! columns_with_metadata {
+    () => {
+        " r.tree_id, r.run_id, r.thread_id, r.branch_id, r.assistant_id, r.status, r.metadata, r.type,
+       CASE WHEN jsonb_typeof(r.metadata) = 'array' THEN NULL ELSE r.kwargs END AS kwargs,
+       r.address, r.strategy, r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at,
+       r.base_checkpoint_id, r.principal, r.thread_user "
+    };
+}
+
+const RUN_WITH_METADATA: &str = concat!(
+    "SELECT",
+    columns_with_metadata!(),
+    "FROM runs r WHERE r.run_id = $2 AND r.thread_id = $1"
+);
+
+const RUNS_WITH_METADATA: &str = concat!(
+    "SELECT",
+    columns_with_metadata!(),
+    "FROM runs r WHERE r.thread_id = $1 AND ($2::text IS NULL OR r.status = $2)
+      ORDER BY r.seq DESC LIMIT $3 OFFSET $4"
+);
+
+/// What is read of the run `r` for its metadata weighs.
+const METADATA_WEIGHTS: &str = concat!(
+    "SELECT r.run_id, (CASE WHEN jsonb_typeof(r.metadata) = 'array' THEN 0 ELSE COALESCE(",
+    weight!("r.type", "r.kwargs"),
+    ", 0) END + COALESCE(",
+    json_weight!("r.metadata::text"),
+    ", 0))::bigint AS weight FROM runs r WHERE r.thread_id = $1 AND ($2::text IS NULL OR r.status = $2)
+ ORDER BY r.seq DESC LIMIT $3 OFFSET $4"
+);
+
 /// What the request of the run `r` weighs.
 macro_rules! request_weight {
     () => {
@@ -146,6 +195,14 @@ pub(super) async fn run_without_request(
     one(db, RUN_WITHOUT_REQUEST, &[&thread.0, &run.0], run_of).await
 }
 
+pub(super) async fn run_with_metadata(
+    db: &Object,
+    thread: ThreadId,
+    run: RunId,
+) -> Result<Option<Run>> {
+    one(db, RUN_WITH_METADATA, &[&thread.0, &run.0], run_of).await
+}
+
 pub(super) async fn run_weight(db: &Object, thread: ThreadId, run: RunId) -> Result<Option<u64>> {
     one(db, RUN_WEIGHT, &[&thread.0, &run.0], weight_of).await
 }
@@ -192,6 +249,31 @@ pub(super) async fn runs_without_requests(
 ) -> Result<Vec<Run>> {
     let page = (thread, status, limit, offset);
     of_thread(db, RUNS_WITHOUT_REQUESTS, page, run_of).await
+}
+
+pub(super) async fn runs_with_metadata(
+    db: &Object,
+    thread: ThreadId,
+    status: Option<Status>,
+    limit: usize,
+    offset: usize,
+) -> Result<Vec<Run>> {
+    let page = (thread, status, limit, offset);
+    of_thread(db, RUNS_WITH_METADATA, page, run_of).await
+}
+
+pub(super) async fn metadata_weights(
+    db: &Object,
+    thread: ThreadId,
+    status: Option<Status>,
+    limit: usize,
+    offset: usize,
+) -> Result<Vec<(RunId, u64)>> {
+    let page = (thread, status, limit, offset);
+    of_thread(db, METADATA_WEIGHTS, page, |row| {
+        Ok((RunId(column(row, "run_id")?), weight_of(row)?))
+    })
+    .await
 }
 
 pub(super) async fn run_weights(
@@ -243,4 +325,4 @@ pub(super) async fn retire(store: &Store, worker: WorkerId) -> Result<(), Error>
     .await
 }
 
-statements!(RENEW, RETIRE, RUN, RUN_WITHOUT_REQUEST, RUN_WEIGHT, THREAD, ENDED, RUNS, RUNS_WITHOUT_REQUESTS, RUN_WEIGHTS; cancel, claim, create, finish, fire, open_runs, reclaim, recover, undo);
+statements!(RENEW, RETIRE, RUN, RUN_WITHOUT_REQUEST, RUN_WITH_METADATA, RUN_WEIGHT, THREAD, ENDED, RUNS, RUNS_WITHOUT_REQUESTS, RUNS_WITH_METADATA, RUN_WEIGHTS, METADATA_WEIGHTS; cancel, claim, create, finish, fire, open_runs, reclaim, recover, undo);

@@ -108,15 +108,6 @@ pub(super) fn json_map(row: &Row<'_>, column: usize) -> Result<Map> {
     }
 }
 
-/// A JSON object, or JSON's `null`.
-pub(super) fn json_map_if(row: &Row<'_>, column: usize) -> Result<Option<Map>> {
-    match json_if(row, column)? {
-        Some(Value::Null) | None => Ok(None),
-        Some(Value::Map(map)) => Ok(Some(std::sync::Arc::unwrap_or_clone(map))),
-        Some(_) => Err(unreadable(column, "not a JSON object")),
-    }
-}
-
 /// The text of a JSON object.
 pub(super) fn map_text(map: &Map) -> String {
     Value::map(map.clone()).to_json()

@@ -73,6 +73,35 @@ pub(super) const WITHOUT_REQUESTS: &str = select_without_request!(
      ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4"
 );
 
+/// A query for runs with their metadata: a request is left out where the row has the metadata beside it.
+macro_rules! select_with_metadata {
+    ($rest:literal) => {
+        concat!(
+            "SELECT r.run_id, r.tree_id, r.thread_id, r.branch_id, r.assistant_id, r.status, \
+             r.metadata, r.type, CASE WHEN substr(r.metadata, 1, 1) = '[' THEN NULL ELSE r.kwargs END, \
+             r.address, r.strategy, r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, \
+             r.created_at, r.updated_at, r.base_checkpoint_id, r.principal, r.thread_user FROM runs r ",
+            $rest
+        )
+    };
+}
+
+pub(super) const WITH_METADATA: &str = select_with_metadata!(
+    "WHERE r.thread_id = ?1 AND (?2 IS NULL OR r.status = ?2) \
+     ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4"
+);
+
+/// What is read of the run `r` for its metadata weighs.
+pub(super) const METADATA_WEIGHTS: &str = concat!(
+    "SELECT r.run_id, CASE WHEN substr(r.metadata, 1, 1) = '[' THEN 0 ELSE coalesce(",
+    weight!("r.type", "r.kwargs"),
+    ", 0) END + coalesce(",
+    json_weight!("r.metadata"),
+    ", 0) FROM runs r \
+    WHERE r.thread_id = ?1 AND (?2 IS NULL OR r.status = ?2) \
+    ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4"
+);
+
 /// What the request of the run `r` weighs.
 macro_rules! request_weight {
     () => {
@@ -116,6 +145,19 @@ pub(super) fn run_without_request(
 ) -> Result<Option<Run>> {
     Ok(db
         .prepare_cached(select_without_request!(
+            "WHERE r.run_id = ?1 AND r.thread_id = ?2"
+        ))?
+        .query_row(params![run, thread], read_run)
+        .optional()?)
+}
+
+pub(super) fn run_with_metadata(
+    db: &Connection,
+    thread: ThreadId,
+    run: RunId,
+) -> Result<Option<Run>> {
+    Ok(db
+        .prepare_cached(select_with_metadata!(
             "WHERE r.run_id = ?1 AND r.thread_id = ?2"
         ))?
         .query_row(params![run, thread], read_run)
@@ -179,6 +221,30 @@ pub(super) fn runs_without_requests(
 ) -> Result<Vec<Run>> {
     let page = (thread, status, limit, offset);
     of_thread(db, WITHOUT_REQUESTS, page, read_run)
+}
+
+pub(super) fn runs_with_metadata(
+    db: &Connection,
+    thread: ThreadId,
+    status: Option<Status>,
+    limit: usize,
+    offset: usize,
+) -> Result<Vec<Run>> {
+    let page = (thread, status, limit, offset);
+    of_thread(db, WITH_METADATA, page, read_run)
+}
+
+pub(super) fn metadata_weights(
+    db: &Connection,
+    thread: ThreadId,
+    status: Option<Status>,
+    limit: usize,
+    offset: usize,
+) -> Result<Vec<(RunId, u64)>> {
+    let page = (thread, status, limit, offset);
+    of_thread(db, METADATA_WEIGHTS, page, |row| {
+        Ok((id(row, 0)?, row.get::<_, i64>(1)?.unsigned_abs()))
+    })
 }
 
 pub(super) fn run_weights(

@@ -1,15 +1,26 @@
 //! Rows of conversation trees.
 
-/// The columns of a node of the message index, of the row `m`.
+/// The columns of a node of the message index, of the row `m`. Of a role, which may be any text, the beginning is
+/// read, so that lists of nodes have a bounded size.
 const NODE_COLUMNS: &str = "m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, m.checkpoint_id, \
-         m.depth, m.seq, m.settled_checkpoint_id, m.thread_id, m.branch_id, m.run_id, m.role, \
+         m.depth, m.seq, m.settled_checkpoint_id, m.thread_id, m.branch_id, m.run_id, substr(m.role, 1, 64), \
          m.event_number, m.created_at";
 
-/// The columns of a thread, of the row `t`.
-const THREAD_COLUMNS: &str = "t.thread_id, t.tree_id, t.parent_thread_id, t.fork_checkpoint_id, \
-         t.fork_checkpoint_depth, t.fork_anchor, t.fork_position, t.fork_event_number, \
-         t.fork_level, t.active_branch_id, t.last_event_number, t.metadata, t.created_at, \
-         t.updated_at, t.deleted_at";
+/// The columns of a thread, of the row `t`, with this as its metadata.
+macro_rules! thread_columns {
+    ($metadata:literal) => {
+        concat!(
+            "t.thread_id, t.tree_id, t.parent_thread_id, t.fork_checkpoint_id, \
+             t.fork_checkpoint_depth, t.fork_anchor, t.fork_position, t.fork_event_number, \
+             t.fork_level, t.active_branch_id, t.last_event_number, ",
+            $metadata,
+            ", t.created_at, t.updated_at, t.deleted_at"
+        )
+    };
+}
+
+const THREAD_COLUMNS: &str = thread_columns!("t.metadata");
+const WITHOUT_METADATA: &str = thread_columns!("'{}'");
 
 /// The columns of a checkpoint as a point of its tree, of the row `c`.
 const POINT_COLUMNS: &str = "c.checkpoint_id, c.parent_checkpoint_id, c.depth, c.thread_id, c.branch_id, \
@@ -27,7 +38,7 @@ mod session;
 
 #[cfg(test)]
 pub(super) use {
-    family::{FORKS, RELATIVES},
+    family::{FORKS, RELATIVE_SIZES, RELATIVES},
     outline::OWN_POINTS,
 };
 

@@ -6,28 +6,16 @@ use std::{
 };
 
 use crate::{
-    id::{NodeId, ThreadId},
+    id::{NodeId, ThreadId, TreeId},
     time::Timestamp,
     tree::{
         error::{Error, Result},
-        store::{BranchEnd, ForkCursor, MessageNode, PathNode, Read, Relative, ThreadRow},
+        store::{BranchEnd, MessageNode, PathNode, Read, Relative, ThreadRow},
     },
 };
 
 /// Most messages on the paths of a page.
 const MOST: usize = 100_000;
-
-/// A page of the living threads of a tree.
-#[derive(Clone, Debug)]
-pub struct FamilyPage {
-    /// Oldest first: the first thread of the tree, then its forks.
-    pub threads: Vec<Relative>,
-    /// The points at which a thread of the page parts from others, from the start on; on the first
-    /// page also those of the thread from which the tree is viewed.
-    pub points: Vec<ForkPoint>,
-    /// Where the next page begins, if there is one.
-    pub next: Option<ForkCursor>,
-}
 
 /// A point at which several paths go on.
 #[derive(Clone, Debug)]
@@ -53,45 +41,31 @@ pub struct ForkOption {
     pub active: bool,
 }
 
-/// The page of a tree behind `after`, or the first one, as viewed from one of its threads. It costs what
-/// its own threads and their messages are, however many others the tree has.
+impl ForkPoint {
+    /// How many bytes it has at most when it is shown with the beginnings of its messages, where these are plain text.
+    pub fn bytes(&self) -> usize {
+        const OPTION: usize = 400;
+        let text = |text: Option<&Arc<str>>| text.map_or(0, |text| text.len());
+        let option = |option: &ForkOption| {
+            let message = option.message.as_ref().map(|node| &node.message_id);
+            OPTION + option.branch.len() + text(message)
+        };
+        text(self.message.as_ref()) + self.options.iter().map(option).sum::<usize>()
+    }
+}
+
+/// The first thread of a tree, unless it was deleted.
 ///
 /// # Errors
-/// 409 `path_too_deep`, or the storage failed.
-pub async fn family_page(
-    read: &mut dyn Read,
-    from: &ThreadRow,
-    after: Option<ForkCursor>,
-    limit: usize,
-) -> Result<FamilyPage> {
-    let mut threads = vec![];
-    if after.is_none()
-        // A tree has the id of its first thread.
-        && let Some(root) = read.thread_row(ThreadId(from.tree.0)).await?
-        && root.deleted_at.is_none()
-    {
-        threads.push(Relative {
-            row: root,
-            parent_deleted: false,
-        });
-    }
-    let room = limit.saturating_sub(threads.len());
-    let position = after.unwrap_or(ForkCursor::START);
-    let mut forks = read.relatives(from.tree, position, room + 1).await?;
-    let next = (forks.len() > room).then(|| {
-        forks.truncate(room);
-        forks.last().map_or(position, |last| ForkCursor {
-            created_at: last.row.created_at,
-            thread: last.row.id,
-        })
-    });
-    threads.extend(forks);
-    let points = find_points(read, &threads, from, after.is_none()).await?;
-    Ok(FamilyPage {
-        threads,
-        points,
-        next,
-    })
+/// The storage failed.
+pub async fn root(read: &mut dyn Read, tree: TreeId) -> Result<Option<Relative>> {
+    // A tree has the id of its first thread.
+    let root = read.thread_row(ThreadId(tree.0)).await?;
+    let root = root.filter(|root| root.deleted_at.is_none());
+    Ok(root.map(|row| Relative {
+        row,
+        parent_deleted: false,
+    }))
 }
 
 /// The threads of a page, the one from which the tree is viewed, and those from which the page's
@@ -194,7 +168,13 @@ struct BareFork<'a> {
     last: Option<NodeId>,
 }
 
-async fn find_points(
+/// The points at which a thread of a page parts from others, from the start on; on the first page also those
+/// of the thread from which the tree is viewed. It costs what the threads of the page and their messages are,
+/// however many others the tree has.
+///
+/// # Errors
+/// 409 `path_too_deep`, or the storage failed.
+pub async fn of_threads(
     read: &mut dyn Read,
     page: &[Relative],
     from: &ThreadRow,

@@ -27,7 +27,14 @@ pub trait Read: Send {
         after: ForkCursor,
         limit: usize,
     ) -> Result<Vec<Relative>, Error>;
-    /// The living forks of one thread, oldest first, at most `limit` of them.
+    /// How many bytes clients put into each row of [`relatives`](Self::relatives), as JSON, without reading it.
+    async fn relative_sizes(
+        &mut self,
+        tree: TreeId,
+        after: ForkCursor,
+        limit: usize,
+    ) -> Result<Vec<u64>, Error>;
+    /// The living forks of one thread, oldest first, at most `limit` of them. Their metadata is not read.
     async fn forks(
         &mut self,
         tree: TreeId,

@@ -112,6 +112,14 @@ impl ForkCursor {
         created_at: Timestamp(0),
         thread: ThreadId(uuid::Uuid::nil()),
     };
+
+    /// Behind a fork.
+    pub fn of(fork: &Relative) -> Self {
+        Self {
+            created_at: fork.row.created_at,
+            thread: fork.row.id,
+        }
+    }
 }
 
 /// The end of the path of a branch.

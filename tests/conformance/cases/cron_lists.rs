@@ -5,7 +5,7 @@ use std::sync::Arc;
 use backstitch::{
     crons::{
         CronRow,
-        request::{Filter, Search, SortBy},
+        request::{Columns, Filter, Search, SortBy},
     },
     id::CronId,
     time::Timestamp,
@@ -41,7 +41,7 @@ pub async fn crons_are_listed_in_every_order_and_counted(b: &Backend) {
             limit: 10,
             ..Search::default()
         };
-        let found = b.crons.search_crons(search).await.unwrap();
+        let found = b.crons.search_crons(search, Columns::NONE).await.unwrap();
         let at = |(cron, _): &(CronId, u64)| rows.iter().position(|id| id == cron).unwrap();
         found.iter().map(at).collect::<Vec<_>>()
     };
@@ -127,14 +127,18 @@ pub async fn crons_are_listed_in_every_order_and_counted(b: &Backend) {
             limit: 10,
             ..Search::default()
         };
-        let found = b.crons.search_crons(search.clone()).await.unwrap();
+        let found = b
+            .crons
+            .search_crons(search.clone(), Columns::NONE)
+            .await
+            .unwrap();
         assert_eq!(found.len() as u64, expected, "{search:?}");
         let second = Search {
             limit: 1,
             offset: 1,
             ..search
         };
-        let page = b.crons.search_crons(second).await.unwrap();
+        let page = b.crons.search_crons(second, Columns::NONE).await.unwrap();
         assert_eq!(page, found.into_iter().skip(1).take(1).collect::<Vec<_>>());
     }
     let due = async |at: i64, limit| {
@@ -158,45 +162,81 @@ pub async fn listed_crons_are_read_with_what_is_wanted_of_them(b: &Backend) {
             owner: owner.into(),
             metadata: map(value!({"m": number})),
             payload: map(value!({"input": ("x".repeat(1000 * (number + 1)))})),
+            end_time: (number == 1).then_some(DUE),
             ..row(assistant, None)
         };
         rows.push(create(b, new).await);
     }
-    let sizes = b.crons.search_crons(Search {
-        limit: 10,
-        ascending: true,
-        ..Search::default()
-    });
-    let sizes = sizes.await.unwrap();
-    for ((id, bytes), row) in sizes.iter().zip(&rows) {
-        assert_eq!(*id, row.id);
+    // What each column weighs by itself.
+    let (metadata, payload, end_time) = (
+        only(|columns| columns.metadata = true),
+        only(|columns| columns.payload = true),
+        only(|columns| columns.end_time = true),
+    );
+    let weights = async |columns| -> Vec<u64> {
+        let search = Search {
+            limit: 10,
+            ascending: true,
+            ..Search::default()
+        };
+        let found = b.crons.search_crons(search, columns).await.unwrap();
+        let ids = found.iter().map(|(id, _)| *id);
+        assert!(ids.eq(rows.iter().map(|row| row.id)));
+        found.into_iter().map(|(_, weight)| weight).collect()
+    };
+    assert_eq!(weights(Columns::NONE).await, [0, 0, 0]);
+    let of_metadata = weights(metadata).await;
+    // Twelve for each byte of a text with a space or without.
+    let texts = [7 * 12, 8 * 12];
+    assert!(of_metadata.iter().all(|weight| texts.contains(weight)));
+    let of_payload = weights(payload).await;
+    for (row, weight) in rows.iter().zip(&of_payload) {
         let stored = row.payload.get("input").unwrap().as_str().unwrap().len() as u64;
-        assert!((stored..stored + 300).contains(bytes), "{bytes}");
+        assert!((stored..stored + 100).contains(weight), "{weight}");
     }
+    // The payload is read for the end of what has one.
+    let of_end = weights(end_time).await;
+    assert_eq!(of_end, [0, of_payload[1], 0]);
+    let sums = of_metadata.iter().zip(&of_payload);
+    let sums: Vec<u64> = sums.map(|(one, other)| one + other).collect();
+    assert_eq!(weights(Columns::default()).await, sums);
+
     let ids: Vec<CronId> = rows.iter().map(|row| row.id).chain([unknown()]).collect();
     for viewer in [None, Some("ann"), Some("bob\0"), Some("cid")] {
-        for with_content in [true, false] {
+        for columns in [
+            Columns::default(),
+            metadata,
+            payload,
+            end_time,
+            Columns::NONE,
+        ] {
             let viewer: Option<Arc<str>> = viewer.map(Into::into);
-            let found = b.crons.crons(ids.clone(), viewer.clone(), with_content);
+            let found = b.crons.crons(ids.clone(), viewer.clone(), columns);
             let mut found = found.await.unwrap();
             found.sort_by_key(|row| ids.iter().position(|id| *id == row.id));
             let expected = rows
                 .iter()
                 .filter(|row| viewer.as_ref().is_none_or(|viewer| *viewer == row.owner));
-            let expected = expected.cloned().map(|row| {
-                if with_content {
-                    row
-                } else {
-                    CronRow {
-                        metadata: Map::new(),
-                        payload: Map::new(),
-                        ..row
-                    }
+            let expected = expected.cloned().map(|mut row| {
+                let has_end = row.end_time.is_some();
+                if !columns.metadata {
+                    row.metadata = Map::new();
                 }
+                if !(columns.payload || columns.end_time && has_end) {
+                    row.payload = Map::new();
+                }
+                row
             });
             assert_eq!(found, expected.collect::<Vec<_>>());
         }
     }
+}
+
+/// Of no column but one.
+fn only(choose: impl Fn(&mut Columns)) -> Columns {
+    let mut columns = Columns::NONE;
+    choose(&mut columns);
+    columns
 }
 
 pub async fn due_crons_are_read_in_pages_without_a_gap(b: &Backend) {

@@ -69,6 +69,11 @@ pub async fn forks_of_a_tree_are_read_page_by_page(b: &Backend) {
     }
     let none = rows.relatives(unknown(), ForkCursor::START, 9);
     assert!(none.await.unwrap().is_empty());
+    let sizes = rows.relative_sizes(slot.tree, behind(&found[0]), 2).await;
+    // Of their metadata and anchor, with a space in it or without.
+    assert!(matches!(*sizes.unwrap(), [9..=10, 9..=10]));
+    let none = rows.relative_sizes(unknown(), ForkCursor::START, 9);
+    assert!(none.await.unwrap().is_empty());
 
     let all = rows.forks(slot.tree, slot.thread, 9).await.unwrap();
     assert_eq!(all.len(), 3);

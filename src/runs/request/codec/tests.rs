@@ -183,26 +183,53 @@ fn metadata_of_the_request_is_stored_once() {
     let metadata = Map::from([("a", value!(1))]);
     let mut request = value!({"config": {"metadata": {"a": 1}}});
     assert_eq!(own_metadata(&metadata, &request), None);
-    assert_eq!(super::metadata(None, &mut request), metadata);
+    assert_eq!(super::metadata(&Value::Null, &mut request), metadata);
     for mut other in [
         value!({"config": {"metadata": {"a": 2}}}),
         value!({}),
         value!(null),
     ] {
         assert_eq!(own_metadata(&metadata, &other), Some(&metadata));
-        let own = Some(metadata.clone());
-        assert_eq!(super::metadata(own, &mut other), metadata);
+        let own = Value::map(metadata.clone());
+        assert_eq!(super::metadata(&own, &mut other), metadata);
     }
 }
 
 #[test]
 fn the_request_has_metadata_that_the_row_adds() {
     let mut request = value!({"config": {"metadata": {"a": 1, "by": "system"}}});
-    let added = Map::from([("by", value!("me")), ("b", value!([2]))]);
-    let metadata = super::metadata(Some(added), &mut request);
+    let added = value!({"by": "me", "b": [2]});
+    let metadata = super::metadata(&added, &mut request);
     let all = value!({"a": 1, "by": "me", "b": [2]});
     assert_eq!(Value::map(metadata), all);
     assert_eq!(request, value!({"config": {"metadata": all}}));
+}
+
+#[test]
+fn metadata_beside_a_large_request_is_read_without_it() {
+    let request = value!({"config": {"metadata": {"a": (-0.0), "by": "system"}}});
+    let known = request["config"]["metadata"].clone();
+    let added = Map::from([("by", value!("me"))]);
+    let all = value!({"a": (-0.0), "by": "me"});
+    assert_eq!(stored_metadata(None, &request, 4096), Value::Null);
+    let small = stored_metadata(Some(&added), &request, 4096);
+    assert_eq!(small, Value::map(added.clone()));
+    for (added, all) in [(None, &known), (Some(&added), &all)] {
+        let mut stored = stored_metadata(added, &request, 5000);
+        assert_eq!(stored["0"], Value::Null, "it is a list");
+        let read = super::metadata(&stored, &mut Value::Null);
+        assert_eq!(&Value::map(read), all);
+        // A database may change numbers: where the request is read its own count.
+        if let Value::List(parts) = &mut stored {
+            let changed = value!({"a": 0.0, "by": "system"});
+            let rest = parts.iter().skip(1).cloned();
+            stored = Value::list(std::iter::once(changed).chain(rest).collect());
+        }
+        let mut whole = request.clone();
+        let read = super::metadata(&stored, &mut whole);
+        assert_eq!(Value::map(read).to_json(), all.to_json());
+        assert_eq!(whole["config"]["metadata"].to_json(), all.to_json());
+    }
 }
 
 proptest! {

@@ -10,13 +10,12 @@ use super::{
         columns::{Json, Params, Time, all, column, id_if, name, one, unname},
         connection::{Object, Result},
     },
-    CRON_COLUMNS,
     rows::cron_of,
 };
 use crate::{
     crons::{
         CronRow,
-        request::{Filter, Search, SortBy},
+        request::{Columns, Filter, Search, SortBy},
         store::DueCron,
     },
     id::CronId,
@@ -39,7 +38,8 @@ macro_rules! filtered {
 macro_rules! page {
     ($by:literal, $column:literal, $order:literal) => {
         formatcp!(
-            "SELECT cron_id, ({payload} + {metadata})::bigint AS weight{filtered}",
+            "SELECT cron_id, (CASE WHEN $8::boolean OR ($9::boolean AND end_time IS NOT NULL) THEN {payload} ELSE 0 END
+        + CASE WHEN $10::boolean THEN {metadata} ELSE 0 END)::bigint AS weight{filtered}",
             payload = weight!("type", "payload"),
             metadata = json_weight!("metadata::text"),
             filtered = filtered!(
@@ -106,14 +106,13 @@ SELECT cron_id, owner, thread_id, next_run_at FROM crons
    AND ($2 IS NULL OR next_run_at > $2 OR cron_id > $3::uuid)
  ORDER BY next_run_at, cron_id LIMIT $4";
 
-const WITH_CONTENT: &str = formatcp!(
-    "SELECT {CRON_COLUMNS} FROM crons WHERE cron_id = ANY($1) AND ($2::text IS NULL OR owner = $2)"
-);
-
-/// What clients put into them is not read.
-const WITHOUT_CONTENT: &str = "
+/// What of the content is not requested is not read. An end is in the payload as the client wrote it.
+const CRONS: &str = "
 SELECT cron_id, owner, principal, assistant_id, thread_id, schedule, timezone, end_time, enabled, on_run_completed,
-       '{}'::jsonb AS metadata, NULL::text AS type, NULL::bytea AS payload, next_run_at, last_run_at, created_at, updated_at
+       CASE WHEN $5::boolean THEN metadata ELSE '{}' END AS metadata,
+       CASE WHEN $3::boolean OR ($4::boolean AND end_time IS NOT NULL) THEN type END AS type,
+       CASE WHEN $3 OR ($4 AND end_time IS NOT NULL) THEN payload END AS payload,
+       next_run_at, last_run_at, created_at, updated_at
   FROM crons WHERE cron_id = ANY($1) AND ($2::text IS NULL OR owner = $2)";
 
 /// Which of the three ways leads to the crons that a filter lets pass.
@@ -136,10 +135,11 @@ fn metadata(filter: &Filter) -> Option<Json<'static>> {
 pub(in super::super) async fn search_crons(
     db: &Object,
     search: &Search,
+    columns: Columns,
 ) -> Result<Vec<(CronId, u64)>> {
     let filter = &search.filter;
     let texts = [ALL, OWNED, OF_THREAD][way(filter)];
-    let params: Params<'_, 7> = [
+    let params: Params<'_, 10> = [
         &filter.viewer.as_deref().map(name),
         &filter.thread.map(|thread| thread.0),
         &filter.assistant.map(|assistant| assistant.0),
@@ -147,6 +147,9 @@ pub(in super::super) async fn search_crons(
         &metadata(filter),
         &whole(search.limit),
         &whole(search.offset),
+        &columns.payload,
+        &columns.end_time,
+        &columns.metadata,
     ];
     all(db, texts[search.order(SortBy::ALL)], &params, |row| {
         let weight = column::<i64>(row, "weight")?;
@@ -162,16 +165,17 @@ pub(in super::super) async fn crons(
     db: &Object,
     ids: &[CronId],
     viewer: &Option<Arc<str>>,
-    with_content: bool,
+    columns: Columns,
 ) -> Result<Vec<CronRow>> {
-    let text = if with_content {
-        WITH_CONTENT
-    } else {
-        WITHOUT_CONTENT
-    };
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-    let params: Params<'_, 2> = [&ids, &viewer.as_deref().map(name)];
-    all(db, text, &params, cron_of).await
+    let params: Params<'_, 5> = [
+        &ids,
+        &viewer.as_deref().map(name),
+        &columns.payload,
+        &columns.end_time,
+        &columns.metadata,
+    ];
+    all(db, CRONS, &params, cron_of).await
 }
 
 pub(in super::super) async fn count_crons(db: &Object, filter: &Filter) -> Result<u64> {
@@ -207,12 +211,4 @@ pub(in super::super) async fn due_crons(
     .await
 }
 
-statements!(
-    ALL,
-    OWNED,
-    OF_THREAD,
-    COUNTS,
-    DUE,
-    WITH_CONTENT,
-    WITHOUT_CONTENT
-);
+statements!(ALL, OWNED, OF_THREAD, COUNTS, DUE, CRONS);

@@ -91,7 +91,9 @@ r AS (
   INSERT INTO runs (tree_id, run_id, thread_id, branch_id, assistant_id, status, strategy, temporary, metadata, address, type, kwargs,
          run_at, base_checkpoint_id, epoch, worker_id, attempt, principal, behind, webhook, started_at, thread_user)
   SELECT n.tree_id, $1, n.thread_id, CASE WHEN n.starts THEN n.branch_id ELSE $15::uuid END, $3, CASE WHEN n.starts THEN 'running' ELSE 'pending' END,
-         $4, $5, CASE WHEN n.inherited <> '{}' THEN n.inherited ELSE $6 END, $7, $8, $9, now() + make_interval(secs => $10),
+         $4, $5, ",
+    stored_metadata!("$6::jsonb"),
+    ", $7, $8, $9, now() + make_interval(secs => $10),
          CASE WHEN n.starts THEN n.head_checkpoint_id END, CASE WHEN n.starts THEN n.writer_epoch + 1 END,
          CASE WHEN n.starts THEN $11::uuid END, CASE WHEN n.starts THEN 1 ELSE 0 END, $17, n.taken,
          $20, CASE WHEN n.starts THEN now() END, n.thread_user
@@ -226,7 +228,7 @@ async fn written_before(client: &Object, new: &NewRun) -> Result<Option<Created>
     let run = run_of(&row)?;
     let mut request = new.kwargs.clone();
     let own = column::<JsonText>(&row, "metadata")?.value()?;
-    request_codec::metadata(own.as_map().cloned(), &mut request);
+    request_codec::metadata(&own, &mut request);
     if let Some(user) = column::<Option<JsonText>>(&row, "thread_user")? {
         identity::inherit_user(&mut request, user.value()?);
     }
@@ -411,10 +413,9 @@ async fn insert(
         .map(|id| Json::new(format!(r#"{{"checkpoint_id":"{id}"}}"#)));
     let worker = new.claim.map(|worker| worker.0);
     let reject = new.strategy == Strategy::Reject;
-    let metadata = match request_codec::own_metadata(&new.metadata, &new.kwargs) {
-        Some(metadata) => Json::of_map(metadata),
-        None => Json::new("null"),
-    };
+    let metadata = request_codec::own_metadata(&new.metadata, &new.kwargs);
+    let metadata = request_codec::stored_metadata(metadata, &new.kwargs, kwargs.bytes.len());
+    let metadata = Json::of_value(&metadata);
     let own = new.own_metadata.as_ref();
     let own: Option<Vec<_>> = own.map(|keys| keys.iter().map(|key| name(key)).collect());
     let principal = new.access.principal().map(|principal| &**principal);

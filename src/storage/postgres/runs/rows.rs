@@ -41,7 +41,7 @@ pub(super) fn run_of(row: &Row) -> Result<Run, Error> {
         branch: id_if(row, "branch_id")?,
         assistant: columns.assistant,
         status: word(column(row, "status")?)?,
-        metadata: request_codec::metadata(own.as_map().cloned(), &mut kwargs),
+        metadata: request_codec::metadata(&own, &mut kwargs),
         kwargs,
         address: column::<Option<JsonText>>(row, "address")?
             .map(|json| address(&json))

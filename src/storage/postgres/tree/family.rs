@@ -4,11 +4,14 @@ use const_format::formatcp;
 
 use std::sync::Arc;
 
-use super::{NODE_COLUMNS, THREAD_COLUMNS, index::node_of, lookup::thread_of, paths::bounded};
+use super::{
+    NODE_COLUMNS, THREAD_COLUMNS, WITHOUT_METADATA, index::node_of, lookup::thread_of,
+    paths::bounded,
+};
 use crate::{
     id::{BranchId, NodeId, ThreadId, TreeId},
     storage::postgres::{
-        columns::{Time, all, column, id_if},
+        columns::{Params, Time, all, column, id_if},
         connection::{Object, Result},
     },
     tree::store::rows::{BranchEnd, ForkCursor, MessageNode, PathNode, Relative, ThreadRow},
@@ -45,8 +48,27 @@ pub(super) async fn relatives(
     .await
 }
 
+const RELATIVE_SIZES: &str = "
+SELECT (octet_length(t.metadata::text) + COALESCE(octet_length(t.fork_anchor), 0))::bigint AS size
+  FROM threads t WHERE t.tree_id = $1 AND t.parent_thread_id IS NOT NULL AND t.deleted_at IS NULL AND (t.created_at, t.thread_id) > ($2, $3)
+ ORDER BY t.created_at, t.thread_id LIMIT $4";
+
+pub(super) async fn relative_sizes(
+    db: &Object,
+    tree: TreeId,
+    after: ForkCursor,
+    limit: usize,
+) -> Result<Vec<u64>> {
+    let limit = i64::from(bounded(limit));
+    let params: Params<'_, 4> = [&tree.0, &Time(after.created_at), &after.thread.0, &limit];
+    all(db, RELATIVE_SIZES, &params, |row| {
+        Ok(column::<i64>(row, "size")?.unsigned_abs())
+    })
+    .await
+}
+
 const FORKS: &str = formatcp!(
-    "SELECT {THREAD_COLUMNS} FROM threads t \
+    "SELECT {WITHOUT_METADATA} FROM threads t \
      WHERE t.tree_id = $1 AND t.parent_thread_id = $2 AND t.deleted_at IS NULL \
      ORDER BY t.created_at, t.thread_id LIMIT $3"
 );
@@ -127,4 +149,4 @@ pub(super) async fn paths_to(
     .await
 }
 
-statements!(RELATIVES, FORKS, ENDS, NODES, PATHS_TO);
+statements!(RELATIVES, RELATIVE_SIZES, FORKS, ENDS, NODES, PATHS_TO);

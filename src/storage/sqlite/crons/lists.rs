@@ -13,7 +13,7 @@ use crate::{
     checkpoint::Result,
     crons::{
         CronRow,
-        request::{Filter, Search, SortBy},
+        request::{Columns, Filter, Search, SortBy},
         store::DueCron,
     },
     id::CronId,
@@ -25,8 +25,9 @@ use crate::{
 macro_rules! page {
     ($by:literal, $column:literal, $order:literal) => {
         formatcp!(
-            "SELECT cron_id, metadata, {payload} + {metadata} FROM crons WHERE {by} AND (?3 IS NULL OR assistant_id = ?3) \
-             AND (?4 IS NULL OR enabled = ?4) ORDER BY {column} {order}, cron_id {order}",
+            "SELECT cron_id, metadata, CASE WHEN ?5 OR (?6 AND end_time IS NOT NULL) THEN {payload} ELSE 0 END \
+               + CASE WHEN ?7 THEN {metadata} ELSE 0 END \
+             FROM crons WHERE {by} AND (?3 IS NULL OR assistant_id = ?3) AND (?4 IS NULL OR enabled = ?4) ORDER BY {column} {order}, cron_id {order}",
             payload = weight!("type", "payload"),
             metadata = json_weight!("metadata"),
             by = $by,
@@ -67,16 +68,18 @@ const DUE: &str = "SELECT cron_id, owner, thread_id, next_run_at FROM crons INDE
        AND (?2 IS NULL OR next_run_at > ?2 OR cron_id > ?3) \
      ORDER BY next_run_at, cron_id LIMIT ?4";
 
-/// What clients put into it is not read.
-const WITHOUT_CONTENT: &str = "SELECT cron_id, owner, principal, assistant_id, thread_id, schedule, \
-     timezone, end_time, enabled, on_run_completed, '{}', NULL, NULL, next_run_at, last_run_at, \
+/// What of the content is not requested is not read. An end is in the payload as the client wrote it.
+const CRON: &str = "SELECT cron_id, owner, principal, assistant_id, thread_id, schedule, \
+     timezone, end_time, enabled, on_run_completed, CASE WHEN ?5 THEN metadata ELSE '{}' END, \
+     CASE WHEN ?3 OR (?4 AND end_time IS NOT NULL) THEN type END, \
+     CASE WHEN ?3 OR (?4 AND end_time IS NOT NULL) THEN payload END, next_run_at, last_run_at, \
      created_at, updated_at FROM crons WHERE cron_id = ?1 AND (?2 IS NULL OR owner = ?2)";
 
 /// Calls `visit` with every cron that passes the filter, until `visit` returns false.
 fn each(
     db: &Connection,
     filter: &Filter,
-    order: usize,
+    (order, columns): (usize, Columns),
     mut visit: impl FnMut(&Row<'_>) -> Result<bool>,
 ) -> Result<()> {
     let texts = match (filter.thread, &filter.viewer) {
@@ -90,6 +93,9 @@ fn each(
         filter.thread,
         filter.assistant,
         filter.enabled,
+        columns.payload,
+        columns.end_time,
+        columns.metadata,
     ])?;
     while let Some(row) = rows.next()? {
         if !filter.metadata.is_empty() && !contains_map(&json_map(row, 1)?, &filter.metadata) {
@@ -105,10 +111,12 @@ fn each(
 pub(in super::super) fn search_crons(
     db: &Connection,
     search: &Search,
+    columns: Columns,
 ) -> Result<Vec<(CronId, u64)>> {
     let mut found = Vec::new();
     let mut skip = search.offset;
-    each(db, &search.filter, search.order(SortBy::ALL), |row| {
+    let order = search.order(SortBy::ALL);
+    each(db, &search.filter, (order, columns), |row| {
         if skip > 0 {
             skip -= 1;
         } else if found.len() < search.limit {
@@ -124,22 +132,24 @@ pub(in super::super) fn crons(
     db: &Connection,
     ids: &[CronId],
     viewer: &Option<Arc<str>>,
-    with_content: bool,
+    columns: Columns,
 ) -> Result<Vec<CronRow>> {
-    let text = if with_content {
-        super::VISIBLE
-    } else {
-        WITHOUT_CONTENT
-    };
-    let rows = ids
-        .iter()
-        .map(|id| one(db, text, params![id, viewer], cron_of));
+    let rows = ids.iter().map(|id| {
+        let params = params![
+            id,
+            viewer,
+            columns.payload,
+            columns.end_time,
+            columns.metadata
+        ];
+        one(db, CRON, params, cron_of)
+    });
     rows.filter_map(Result::transpose).collect()
 }
 
 pub(in super::super) fn count_crons(db: &Connection, filter: &Filter) -> Result<u64> {
     let mut count = 0;
-    each(db, filter, 0, |_| {
+    each(db, filter, (0, Columns::NONE), |_| {
         count += 1;
         Ok(true)
     })?;

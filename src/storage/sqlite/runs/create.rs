@@ -104,16 +104,17 @@ pub(in super::super) fn create(
         return Ok(Created::QueueFull(new.max_queued));
     }
     let (inherited, thread_user) = merge_into_thread(db, &new, now)?;
-    let own = if inherited.is_empty() {
-        request_codec::own_metadata(&new.metadata, &new.kwargs).map(map_text)
+    let added = if inherited.is_empty() {
+        request_codec::own_metadata(&new.metadata, &new.kwargs)
     } else {
-        Some(map_text(&inherited))
+        Some(&inherited)
     };
+    let stored = request_codec::stored_metadata(added, &new.kwargs, kwargs.bytes.len()).to_json();
     let webhook = new.webhook();
     let claim = new.claim.filter(|_| !taken && new.after.is_zero());
     let (mut metadata, mut request) = (new.metadata, new.kwargs);
     if !inherited.is_empty() {
-        metadata = request_codec::metadata(Some(inherited), &mut request);
+        metadata = request_codec::metadata(&Value::map(inherited), &mut request);
     }
     let user = thread_user.as_ref().map(Value::to_json);
     if let Some(user) = thread_user {
@@ -148,7 +149,7 @@ pub(in super::super) fn create(
         run.attempt = 1;
     }
     let claimed = claim.map(|worker| (worker, &slot));
-    insert(db, &run, (own, kwargs, user), webhook, claimed, taken)?;
+    insert(db, &run, (stored, kwargs, user), webhook, claimed, taken)?;
     if !run.temporary {
         let mut events = vec![run_events::enqueued(run.id, run.branch)];
         if claim.is_some() {
@@ -252,7 +253,7 @@ fn later(time: Timestamp, by: Duration) -> Timestamp {
 fn insert(
     db: &Connection,
     run: &Run,
-    (metadata, kwargs, thread_user): (Option<String>, &Encoded, Option<String>),
+    (metadata, kwargs, thread_user): (String, &Encoded, Option<String>),
     webhook: Option<String>,
     claimed: Option<(WorkerId, &Slot)>,
     behind: bool,
@@ -280,7 +281,7 @@ fn insert(
         run.attempt,
         run.run_at.0,
         run.created_at.0,
-        metadata.unwrap_or_else(|| "null".into()),
+        metadata,
         kwargs.tag,
         kwargs.bytes,
         run.principal,

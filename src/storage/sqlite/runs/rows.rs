@@ -11,7 +11,7 @@ use crate::{
             identity,
         },
     },
-    storage::sqlite::columns::{id, id_if, json_if, json_map_if, parsed, unreadable},
+    storage::sqlite::columns::{id, id_if, json_if, parsed, unreadable},
     time::Timestamp,
     value::Value,
 };
@@ -39,7 +39,7 @@ pub(super) fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
         branch: id_if(row, 3)?,
         assistant: columns.assistant,
         status: parsed(row, 5)?,
-        metadata: request_codec::metadata(json_map_if(row, 6)?, &mut kwargs),
+        metadata: request_codec::metadata(&json_if(row, 6)?.unwrap_or_default(), &mut kwargs),
         kwargs,
         address: id_if(row, 9)?,
         base: id_if(row, 18)?,

@@ -285,6 +285,7 @@ fn what_is_asked_often_comes_in_the_order_of_an_index() {
         outbox::HOST,
         outbox::OF_HOST,
         tree::RELATIVES,
+        tree::RELATIVE_SIZES,
         tree::FORKS,
         tree::OWN_POINTS,
     ] {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use const_format::formatcp;
 use rusqlite::{Connection, params};
 
-use super::{THREAD_COLUMNS, index::node, lookup::read_thread, paths::bounded};
+use super::{THREAD_COLUMNS, WITHOUT_METADATA, index::node, lookup::read_thread, paths::bounded};
 use crate::{
     checkpoint::Result,
     id::{NodeId, ThreadId, TreeId},
@@ -41,8 +41,27 @@ pub(super) fn relatives(
     )
 }
 
+pub(in super::super) const RELATIVE_SIZES: &str = "\
+     SELECT octet_length(t.metadata) + coalesce(octet_length(t.fork_anchor), 0) \
+     FROM threads t INDEXED BY threads_forks \
+     WHERE t.tree_id = ?1 AND t.parent_thread_id IS NOT NULL AND t.deleted_at IS NULL \
+       AND (t.created_at, t.thread_id) > (?2, ?3) \
+     ORDER BY t.created_at, t.thread_id LIMIT ?4";
+
+pub(super) fn relative_sizes(
+    db: &Connection,
+    tree: TreeId,
+    after: ForkCursor,
+    limit: usize,
+) -> Result<Vec<u64>> {
+    let params = params![tree, after.created_at.0, after.thread, bounded(limit)];
+    all(db, RELATIVE_SIZES, params, |row| {
+        Ok(row.get::<_, i64>(0)?.unsigned_abs())
+    })
+}
+
 pub(in super::super) const FORKS: &str = formatcp!(
-    "SELECT {THREAD_COLUMNS} FROM threads t INDEXED BY threads_parent \
+    "SELECT {WITHOUT_METADATA} FROM threads t INDEXED BY threads_parent \
      WHERE t.tree_id = ?1 AND t.parent_thread_id = ?2 AND t.deleted_at IS NULL \
      ORDER BY t.created_at, t.thread_id LIMIT ?3"
 );

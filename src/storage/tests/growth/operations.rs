@@ -17,7 +17,9 @@ use crate::{
     },
     crons::{
         CronRow,
-        request::{Filter as CronFilter, Search as CronSearch, SortBy as CronOrder},
+        request::{
+            Columns as CronColumns, Filter as CronFilter, Search as CronSearch, SortBy as CronOrder,
+        },
     },
     id::{AssistantId, RunId, ThreadId},
     runs::{self, Fired, Firing, NewRun},
@@ -208,8 +210,8 @@ async fn crons<S: Rooms>(store: &S, known: &Known) {
         ..row.clone()
     };
     let row = store.replace_cron(row, next).await.unwrap().unwrap();
-    for with_content in [false, true] {
-        let found = store.crons(vec![row.id], Some(ann()), with_content).await;
+    for columns in [CronColumns::NONE, CronColumns::default()] {
+        let found = store.crons(vec![row.id], Some(ann()), columns).await;
         assert_eq!(found.unwrap().len(), 1);
     }
     for (viewer, thread) in [
@@ -232,7 +234,10 @@ async fn crons<S: Rooms>(store: &S, known: &Known) {
                     sort_by: *sort_by,
                     ascending,
                 };
-                let found = store.search_crons(search).await.unwrap();
+                let found = store
+                    .search_crons(search, CronColumns::default())
+                    .await
+                    .unwrap();
                 assert_eq!(found.len(), PAGE);
             }
         }

@@ -65,7 +65,9 @@ r AS (
   INSERT INTO runs (tree_id, run_id, thread_id, branch_id, assistant_id, status, strategy, temporary, metadata, address, type, kwargs,
          run_at, base_checkpoint_id, epoch, worker_id, attempt, principal, behind, webhook, started_at, thread_user)
   SELECT n.tree_id, n.run, n.thread, CASE WHEN n.starts THEN n.branch_id ELSE n.branch END, n.assistant, CASE WHEN n.starts THEN 'running' ELSE 'pending' END,
-         n.strategy, n.temporary, CASE WHEN n.inherited <> '{}' THEN n.inherited ELSE n.metadata END, n.address, n.tag, n.kwargs,
+         n.strategy, n.temporary, ",
+    stored_metadata!("n.metadata"),
+    ", n.address, n.tag, n.kwargs,
          now() + make_interval(secs => n.after), CASE WHEN n.starts THEN n.head_checkpoint_id END, CASE WHEN n.starts THEN n.writer_epoch + 1 END,
          CASE WHEN n.starts THEN n.worker END, CASE WHEN n.starts THEN 1 ELSE 0 END, n.principal, n.taken,
          n.webhook, CASE WHEN n.starts THEN now() END, n.thread_user
@@ -137,8 +139,9 @@ impl<'a> Columns<'a> {
         self.assistants.push(new.assistant.0);
         self.strategies.push(new.strategy.as_str());
         self.temporary.push(new.temporary);
-        self.metadata
-            .push(metadata.map_or_else(|| Json::new("null"), Json::of_map));
+        let bytes = creation.kwargs.bytes.len();
+        let metadata = request_codec::stored_metadata(metadata, &new.kwargs, bytes);
+        self.metadata.push(Json::of_value(&metadata));
         self.addresses.push(new.address.map(address));
         self.tags.push(&creation.kwargs.tag);
         self.kwargs.push(&creation.kwargs.bytes);
