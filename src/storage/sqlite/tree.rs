@@ -20,7 +20,7 @@ macro_rules! thread_columns {
 }
 
 const THREAD_COLUMNS: &str = thread_columns!("t.metadata");
-const WITHOUT_METADATA: &str = thread_columns!("'{}'");
+const WITHOUT_METADATA: &str = thread_columns!("json_object()");
 
 /// The columns of a checkpoint as a point of its tree, of the row `c`.
 const POINT_COLUMNS: &str = "c.checkpoint_id, c.parent_checkpoint_id, c.depth, c.thread_id, c.branch_id, \

@@ -106,6 +106,12 @@ async fn slots<S: Rooms>(store: &S, thread: ThreadId) {
     let patched = store.patch_thread(thread, Map::new()).await.unwrap();
     assert!(patched.is_some());
     let last = store.runs(thread, None, 1, 0).await.unwrap()[0].clone();
+    let weights = store.metadata_weights(thread, None, 1, 0).await.unwrap();
+    assert_eq!(weights[0].0, last.id);
+    let metadata = store.runs_with_metadata(thread, None, 1, 0).await.unwrap();
+    assert_eq!(metadata[0].metadata, last.metadata);
+    let one = store.run_with_metadata(thread, last.id).await.unwrap();
+    assert_eq!(one.unwrap().metadata, last.metadata);
     let ended = runs::Store::ended_run(store, last.tree, last.id);
     ended.await.unwrap().unwrap();
     // The row of this one has gone with its thread.
