@@ -214,8 +214,8 @@ impl Value {
             (Value::Map(a), Value::Map(b)) => Arc::ptr_eq(a, b),
             (a, b) => a.is_identical(b),
         };
-        let is_same = |both: &(&Value, &Value)| is_shared(both) || both.0 == both.1;
-        old.iter().zip(new).take_while(is_same).count()
+        let is_equal = |both: &(&Value, &Value)| is_shared(both) || both.0 == both.1;
+        old.iter().zip(new).take_while(is_equal).count()
     }
 
     /// Whether two values share one allocation, or are equal scalars. The items of containers are

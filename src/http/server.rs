@@ -27,6 +27,7 @@ pub mod panics;
 pub mod principal;
 pub mod progress;
 pub mod request_body;
+mod request_line;
 pub mod router;
 pub mod rows;
 pub mod slots;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hyper::{
     HeaderMap, Method, Request, Response, StatusCode, Version,
     body::Body as _,
-    header::{CONNECTION, CONTENT_LENGTH, CONTENT_LOCATION, HOST, HeaderValue, LOCATION, ORIGIN},
+    header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderValue, LOCATION, ORIGIN},
     http::{request::Parts, uri::PathAndQuery},
     upgrade::OnUpgrade,
 };
@@ -30,6 +30,7 @@ use super::{
     panics::panic_text,
     progress::{Guarded, Progress},
     request_body::{Source, Unread},
+    request_line::RequestLine,
     router::{Found, Routes},
     slots::{self, Slot},
     weigh::{Unanswered, check_unread, weigh, weigh_rest},
@@ -421,37 +422,6 @@ fn refuse_change(client: &Client, request: &Arc<str>) -> Error {
     let principal = &client.principal;
     tracing::info!(%principal, request_id = %request, "access was refused: the principal may only read");
     Error::reads_only()
-}
-
-/// A request in the log; nothing of it is stored unless it is logged. The query stays out, since clients put
-/// values there.
-struct RequestLine(Option<(Method, String, Arc<str>, Instant)>);
-
-impl RequestLine {
-    fn of<B>(request: &Request<B>, id: &Arc<str>) -> Self {
-        Self(tracing::enabled!(tracing::Level::DEBUG).then(|| {
-            let path = request.uri().path().to_owned();
-            (request.method().clone(), path, id.clone(), Instant::now())
-        }))
-    }
-
-    /// Logs it once the head of its response is there, with the run that it created.
-    fn log(self, response: &Response<Body>) {
-        let Some((method, path, request_id, begin)) = self.0 else {
-            return;
-        };
-        let resource = response.headers().get(CONTENT_LOCATION);
-        let resource = resource.and_then(|value| value.to_str().ok());
-        tracing::debug!(
-            %method,
-            path,
-            status = response.status().as_u16(),
-            milliseconds = begin.elapsed().as_secs_f64() * 1000.0,
-            request_id = &*request_id,
-            resource,
-            "request"
-        );
-    }
 }
 
 /// The name of a method in metrics: clients may send any.
