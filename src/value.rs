@@ -203,9 +203,8 @@ impl Value {
         }
     }
 
-    /// With how many items two lists begin that are the same. Those that both share are recognised without a look at
-    /// their contents: of a list that grew a turn reads the pointers alone, and that is what a turn of a long
-    /// conversation takes longer.
+    /// How many items at the start of two lists are equal. Items that both lists share are recognised by their pointers,
+    /// without a look at their contents: every superstep of a long conversation compares all of its messages.
     pub(crate) fn common_start(old: &[Value], new: &[Value]) -> usize {
         if std::ptr::eq(old, new) {
             return old.len();

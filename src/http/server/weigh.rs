@@ -83,7 +83,7 @@ pub async fn weigh(
 /// an error, or what a layer of the program has made.
 ///
 /// # Errors
-/// As many responses wait for this client as for nobody: it gets none.
+/// Too many responses wait for this client already: it gets none.
 pub async fn weigh_rest(
     mut response: Response<Body>,
     budget: &Arc<Budget>,
