@@ -76,7 +76,7 @@ impl Service {
                 (active.may_wait_on(thread), active.taken())
             };
             // Until this moment there may have been no room for others.
-            let full = taken + 1 >= service.most_of_one();
+            let full = taken + 1 >= service.inner.options.slots;
             // Claiming from the queue is a write, so it is done when a run is known to wait;
             // what other processes queued is found by the poll.
             if start != Start::Created || full || waits {

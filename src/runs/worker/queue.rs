@@ -8,7 +8,7 @@ use std::{
 use tokio::time::MissedTickBehavior;
 
 use super::AT_ONCE;
-use crate::runs::{ClaimedRun, ClaimedRuns, OpenPage, QueueClaim, Service, Status};
+use crate::runs::{ClaimedRun, ClaimedRuns, OpenPage, QueueClaim, Run, Service, Status};
 
 /// Ticks of the poll after which all of the queue is gone through, also when no run waits here.
 const ROUND: u32 = 5;
@@ -36,38 +36,65 @@ impl Service {
                     }
                 }
             }
-            loop {
-                let slots = self.claim_slots(AT_ONCE);
-                let limit = slots.count;
-                if limit == 0 {
-                    inner.contended.store(true, Ordering::Relaxed);
-                    self.publish_queued();
-                    break;
-                }
-                let busy = inner.active.lock().principals();
-                let claim = QueueClaim {
-                    worker: self.shared.worker,
-                    limit,
-                    slots: self.request_slots(),
-                    busy: busy.clone(),
-                    most: self.most_of_one(),
-                    freed: inner.freed.lock().take(),
-                };
-                match self.shared.parts.runs.claim(claim).await {
-                    Ok(ClaimedRuns { runs, more }) => {
-                        inner.contended.store(more, Ordering::Relaxed);
-                        *inner.full.lock() = self.full(busy, &runs);
-                        self.execute_claimed(runs);
-                        if !more {
-                            break;
+            self.claim_queued().await;
+        }
+    }
+
+    /// Executes as many runs of the queue as there are slots for.
+    async fn claim_queued(&self) {
+        let inner = &self.inner;
+        // What the runs of each principal take, as of the last claim, and whether runs of those who have few may wait.
+        let (mut taken, mut few_wait) = (HashMap::new(), true);
+        loop {
+            let slots = self.claim_slots(AT_ONCE);
+            if slots.count == 0 {
+                inner.contended.store(true, Ordering::Relaxed);
+                self.publish_queued();
+                return;
+            }
+            if let Some(most) = slots.most_of_one
+                && !few_wait
+            {
+                inner.contended.store(false, Ordering::Relaxed);
+                *inner.full.lock() = those_with(&taken, most);
+                self.publish_queued();
+                return;
+            }
+            let busy = inner.active.lock().principals();
+            let most = slots.most_of_one.unwrap_or(usize::MAX);
+            let claim = QueueClaim {
+                worker: self.shared.worker,
+                limit: slots.count,
+                slots: self.request_slots(),
+                busy: busy.clone(),
+                most,
+                freed: inner.freed.lock().take(),
+            };
+            match self.shared.parts.runs.claim(claim).await {
+                Ok(ClaimedRuns { runs, more }) => {
+                    taken = self.taken_with(busy, &runs);
+                    inner.contended.store(more, Ordering::Relaxed);
+                    *inner.full.lock() = those_with(&taken, most);
+                    // Who has the fewest comes first: none of those waits once somebody who had more got a slot.
+                    let had_many = |one: &ClaimedRun| {
+                        let before =
+                            taken[principal(&one.run)].saturating_sub(self.request_slots().most);
+                        before >= self.beyond()
+                    };
+                    few_wait = !runs.iter().any(had_many);
+                    self.execute_claimed(runs);
+                    if !more {
+                        if slots.most_of_one.is_some() {
+                            self.publish_queued();
                         }
+                        return;
                     }
-                    Err(error) => {
-                        tracing::warn!(%error, "the queue could not be read");
-                        // What was freed is not known any more.
-                        inner.freed.lock().anywhere = true;
-                        break;
-                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the queue could not be read");
+                    // What was freed is not known any more.
+                    inner.freed.lock().anywhere = true;
+                    return;
                 }
             }
         }
@@ -91,16 +118,28 @@ impl Service {
         }
     }
 
-    /// The principals that execute as many runs as one may, with those that were claimed.
-    fn full(&self, busy: Vec<(Arc<str>, usize)>, claimed: &[ClaimedRun]) -> HashSet<Arc<str>> {
-        let mut runs: HashMap<Arc<str>, usize> = busy.into_iter().collect();
+    /// How many slots the runs of each principal take, with those that were claimed.
+    fn taken_with(
+        &self,
+        busy: Vec<(Arc<str>, usize)>,
+        claimed: &[ClaimedRun],
+    ) -> HashMap<Arc<str>, usize> {
+        let mut taken: HashMap<Arc<str>, usize> = busy.into_iter().collect();
         for run in claimed.iter().map(|one| &one.run) {
-            if let Some(principal) = &run.principal {
-                *runs.entry(principal.clone()).or_default() += self.slots_of(&run.kwargs);
-            }
+            let principal = run.principal.clone().unwrap_or_default();
+            *taken.entry(principal).or_default() += self.slots_of(&run.kwargs);
         }
-        let most = self.most_of_one();
-        runs.retain(|_, runs| *runs >= most);
-        runs.into_keys().collect()
+        taken
     }
+}
+
+/// On whose behalf a run is executed; without keys everything is one principal's, whose name is empty.
+fn principal(run: &Run) -> &str {
+    run.principal.as_deref().unwrap_or_default()
+}
+
+/// The principals whose runs take at least so many slots.
+fn those_with(taken: &HashMap<Arc<str>, usize>, most: usize) -> HashSet<Arc<str>> {
+    let full = taken.iter().filter(|(_, slots)| **slots >= most);
+    full.map(|(name, _)| name.clone()).collect()
 }

@@ -45,7 +45,12 @@ impl Service {
         let mut failed = vec![];
         loop {
             let slots = self.claim_slots(AT_ONCE);
-            if slots.count == 0 {
+            // Without keys nobody else is there for whom there are more slots.
+            let is_one = || {
+                let principals = self.inner.active.lock().principals();
+                principals.iter().all(|(name, _)| name.is_empty())
+            };
+            if slots.count == 0 || slots.most_of_one.is_some() && is_one() {
                 return Ok(());
             }
             let by = Recover {

@@ -1,5 +1,6 @@
-//! How many runs this process executes at once, and how many of them may be of one principal. A slot is kept from the
-//! decision that a run may begin until it has begun or waits, so that decisions at the same time count each other.
+//! How many runs this process executes at once. The slots are anybody's. Once all are taken, an eighth more is for those
+//! who have few: they would wait for the end of others' runs, however long that takes. A slot is kept from the decision
+//! that a run may begin until it has begun or waits, so that decisions at the same time count each other.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -21,6 +22,8 @@ pub(in crate::runs) struct ClaimedSlots<'a> {
     service: &'a Service,
     /// How many there are.
     pub count: usize,
+    /// They are for principals whose runs take fewer than this; for all, if there is no such number.
+    pub most_of_one: Option<usize>,
 }
 
 impl Drop for ClaimedSlots<'_> {
@@ -48,16 +51,20 @@ impl Service {
         if inner.contended.load(Ordering::Relaxed) {
             return false;
         }
-        if principal.is_some_and(|name| inner.full.lock().contains(name)) {
+        let name = principal.map_or("", |name| &**name);
+        if inner.full.lock().contains(name) {
             return false;
         }
         let mut active = inner.active.lock();
-        let of_one = principal.map_or(0, |name| active.taken_by(name));
+        let (all, beyond) = (inner.options.slots, self.beyond());
+        let taken = active.taken();
         // However many it takes, one is always executed.
-        let fits = |taken: usize, most: usize| taken == 0 || taken + slots <= most;
-        let has_room = fits(active.taken(), inner.options.slots)
-            && (principal.is_none() || fits(of_one, self.most_of_one()));
-        let may_begin = has_room && !active.has_reserved(thread);
+        let has_room = taken == 0 || taken + slots <= all;
+        let has_room_beyond = || {
+            let of_one = principal.map(|name| active.taken_by(name));
+            taken + slots <= all + beyond && of_one.is_some_and(|taken| taken + slots <= beyond)
+        };
+        let may_begin = !active.has_reserved(thread) && (has_room || has_room_beyond());
         if may_begin {
             let reserved = Reserved {
                 thread,
@@ -87,8 +94,8 @@ impl Service {
     /// Keeps at most `most` free slots; none while the server drains.
     pub(in crate::runs) fn claim_slots(&self, most: usize) -> ClaimedSlots<'_> {
         let mut active = self.inner.active.lock();
-        let free = if self.shared.drain.is_cancelled() {
-            0
+        let (free, most_of_one) = if self.shared.drain.is_cancelled() {
+            (0, None)
         } else {
             self.free(&active)
         };
@@ -98,12 +105,19 @@ impl Service {
         ClaimedSlots {
             service: self,
             count,
+            most_of_one,
         }
     }
 
-    fn free(&self, active: &ActiveRuns) -> usize {
-        let slots = self.inner.options.slots;
-        slots.saturating_sub(active.taken())
+    /// How many slots are free, and from how many on a principal gets none of them.
+    fn free(&self, active: &ActiveRuns) -> (usize, Option<usize>) {
+        let (all, taken) = (self.inner.options.slots, active.taken());
+        if taken < all {
+            (all - taken, None)
+        } else {
+            let beyond = self.beyond();
+            ((all + beyond).saturating_sub(taken), Some(beyond))
+        }
     }
 
     /// How many slots a run with this request takes.
@@ -122,10 +136,8 @@ impl Service {
         }
     }
 
-    /// The most runs of one principal that are executed here: something is left for the others, who
-    /// would wait for the end of a run however long it takes.
-    pub(in crate::runs) fn most_of_one(&self) -> usize {
-        let slots = self.inner.options.slots;
-        slots - slots / 8
+    /// How many slots there are besides, for principals whose runs take fewer than that.
+    pub(super) fn beyond(&self) -> usize {
+        self.inner.options.slots / 8
     }
 }

@@ -79,7 +79,7 @@ SELECT x.run_id, x.slots FROM p CROSS JOIN LATERAL (
     ", 1) - 1) / $5::bigint + 1, $6::bigint)::int AS slots
         FROM runs r WHERE r.status = 'pending' AND NOT r.behind AND COALESCE(r.principal, '') = p.name AND r.run_at <= now()
        ORDER BY r.run_at, r.seq LIMIT $3) o) x
- WHERE p.name IS NOT NULL AND (x.turn < $4 OR p.name = '') ORDER BY x.turn, x.run_at, x.seq LIMIT $3"
+ WHERE p.name IS NOT NULL AND x.turn < $4 ORDER BY x.turn, x.run_at, x.seq LIMIT $3"
 );
 
 /// Takes runs whose turn has come ($2), in their order, whose slots are free, until they take $3 ($4 has how many each

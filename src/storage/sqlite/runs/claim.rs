@@ -176,11 +176,7 @@ fn ready(
         let busy = busy.find(|(name, _)| **name == *principal);
         let taken = taken.of_each.get(&*principal).copied();
         let mut turn = busy.map_or(0, |(_, slots)| *slots) + taken.unwrap_or(0);
-        let most = if principal.is_empty() {
-            limit
-        } else {
-            limit.min(claim.most.saturating_sub(turn))
-        };
+        let most = limit.min(claim.most.saturating_sub(turn));
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let mut statement = db.prepare_cached(READY)?;
         let mut rows = statement.query(params![principal, now.0, most])?;
