@@ -16,8 +16,9 @@ use crate::{
     fail_point, trace,
 };
 
-/// How long the first supersteps of a run wait for others.
-const FIRST: Duration = Duration::from_millis(2);
+/// How long the first supersteps of a run wait for others, and how long after a transaction has begun the next one does:
+/// on a fast disk each superstep would have one of its own. Whoever waits for them ends it.
+const GATHER: Duration = Duration::from_millis(2);
 
 /// How far a run in `Async` durability may be ahead of what is durable: what a crash repeats at most,
 /// besides the superstep that was running. At one of these limits the run waits.
@@ -78,6 +79,8 @@ pub struct Pipeline {
     state: Mutex<State>,
     /// A transaction has ended.
     ended: Notify,
+    /// Somebody waits for what is gathered.
+    wanted: Notify,
 }
 
 #[derive(Default)]
@@ -145,6 +148,7 @@ impl Pipeline {
             fenced,
             state: Mutex::default(),
             ended: Notify::new(),
+            wanted: Notify::new(),
         }
     }
 
@@ -207,8 +211,11 @@ impl Pipeline {
         (state.is_ending, state.is_deferred) = (false, false);
         first.append(&mut state.waiting);
         state.waiting = first;
-        if !state.waiting.is_empty() && !mem::replace(&mut state.is_served, true) {
-            tokio::spawn(self.clone().serve());
+        if !state.waiting.is_empty() {
+            self.wanted.notify_one();
+            if !mem::replace(&mut state.is_served, true) {
+                tokio::spawn(self.clone().serve());
+            }
         }
     }
 
@@ -227,7 +234,7 @@ impl Pipeline {
         self.defer();
         let pipeline = self.clone();
         tokio::spawn(async move {
-            tokio::time::sleep(FIRST).await;
+            tokio::time::sleep(GATHER).await;
             pipeline.let_go();
         });
     }
@@ -255,6 +262,7 @@ impl Pipeline {
                 }
             }
             self.let_go();
+            self.wanted.notify_one();
             ended.await;
         }
     }
@@ -285,6 +293,7 @@ impl Pipeline {
     /// Writes what waits until nothing is left.
     async fn serve(self: Arc<Self>) {
         loop {
+            let next = Instant::now() + GATHER;
             let batch = self.state.lock().take();
             let Some(first) = batch.first() else {
                 return;
@@ -302,6 +311,9 @@ impl Pipeline {
             }
             drop(spans);
             self.end(count, bytes, result);
+            if self.limits.supersteps > 1 {
+                let _ = tokio::time::timeout_at(next, self.wanted.notified()).await;
+            }
         }
     }
 

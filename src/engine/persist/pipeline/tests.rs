@@ -240,10 +240,10 @@ async fn the_first_supersteps_wait_a_moment_for_others_and_for_the_end() {
     let mut rig = Rig::new(RunAhead::default());
     rig.pipeline.defer_first();
     rig.push([0], 10);
-    tokio::time::sleep(FIRST / 2).await;
+    tokio::time::sleep(GATHER / 2).await;
     rig.push([1, 2], 10);
     assert!(rig.begun.try_recv().is_err());
-    tokio::time::sleep(FIRST).await;
+    tokio::time::sleep(GATHER).await;
     assert_eq!(rig.next().await, [0, 1, 2]);
     // From here on as ever.
     rig.end(Ok(())).await;
@@ -255,7 +255,7 @@ async fn the_first_supersteps_wait_a_moment_for_others_and_for_the_end() {
     rig.push([0, 1], 10);
     let rest = rig.pipeline.take_rest().await.unwrap().unwrap();
     assert_eq!(rest.commits().len(), 2);
-    tokio::time::sleep(2 * FIRST).await;
+    tokio::time::sleep(2 * GATHER).await;
     assert!(rig.begun.try_recv().is_err());
 
     let mut rig = Rig::new(RunAhead {
@@ -265,6 +265,50 @@ async fn the_first_supersteps_wait_a_moment_for_others_and_for_the_end() {
     rig.pipeline.defer_first();
     rig.push([0], 10);
     assert_eq!(rig.next().await, [0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_begins_a_moment_after_the_one_before_unless_somebody_waits_for_it() {
+    let mut rig = Rig::new(RunAhead::default());
+    let begin = Instant::now();
+    rig.push([0], 10);
+    assert_eq!(rig.next().await, [0]);
+    rig.end(Ok(())).await;
+    rig.push([1], 10);
+    advance(GATHER / 2).await;
+    rig.push([2], 10);
+    assert_eq!(rig.next().await, [1, 2]);
+    assert!(begin.elapsed() >= GATHER);
+
+    // One that takes longer is followed at once.
+    rig.push([3], 10);
+    advance(2 * GATHER).await;
+    let ended = Instant::now();
+    rig.end(Ok(())).await;
+    assert_eq!(rig.next().await, [3]);
+    assert_eq!(ended.elapsed(), Duration::ZERO);
+
+    rig.end(Ok(())).await;
+    rig.push([4], 10);
+    let pipeline = rig.pipeline.clone();
+    let drained = tokio::spawn(async move { pipeline.drained().await });
+    assert_eq!(rig.next().await, [4]);
+    assert_eq!(ended.elapsed(), Duration::ZERO, "somebody waits");
+    rig.end(Ok(())).await;
+    drained.await.unwrap().unwrap();
+
+    // A superstep at a time, the next one as soon as it is there.
+    let mut rig = Rig::new(RunAhead {
+        supersteps: 1,
+        ..RunAhead::default()
+    });
+    let begin = Instant::now();
+    for step in 0..3 {
+        rig.push([step], 10);
+        assert_eq!(rig.next().await, [step]);
+        rig.end(Ok(())).await;
+    }
+    assert_eq!(begin.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
