@@ -86,24 +86,35 @@ async function versionsOf(index) {
   return shown.filter((one, n) => one !== shown[n - 1]);
 }
 
-/** Every version is a beginning of the last one: nothing was lost, and nothing shown twice. */
-async function grew(index, least) {
+/** Every version is a beginning of the last one: nothing was lost, and nothing shown twice. Returns how many there were. */
+async function grew(index) {
   const versions = await versionsOf(index);
   const full = versions.at(-1);
   for (const [n, one] of versions.entries()) {
     assert(full.startsWith(one), `"${one}" is not how "${full}" begins`);
     if (n > 0) assert(one.length > versions[n - 1].length, `"${one}" came after "${versions[n - 1]}"`);
   }
-  assert(versions.length >= least, `it came in ${versions.length} pieces: ${JSON.stringify(versions)}`);
+  return versions.length;
+}
+
+/** A browser that has too little of a busy machine shows many words at once: then it is looked at again. */
+async function comesInPieces(least, look) {
+  const counts = [];
+  while (!(counts.at(-1) >= least)) {
+    assert(counts.length < 5, `it came in ${counts.join(", ")} pieces`);
+    counts.push(await look());
+  }
 }
 
 const WORDS = Array.from({ length: 30 }, (_, n) => `word${n}`).join(" ");
 
 async function wordsComeOneByOne() {
-  await open("agent");
-  await send(WORDS);
-  await reads(WORDS, `echo: ${WORDS}`);
-  await grew(1, 10);
+  await comesInPieces(10, async () => {
+    await open("agent");
+    await send(WORDS);
+    await reads(WORDS, `echo: ${WORDS}`);
+    return await grew(1);
+  });
   same(sockets > 0, transport === "websocket");
 }
 
@@ -181,15 +192,15 @@ async function aRunIsStopped() {
 }
 
 async function aReloadInMidStreamLosesNothing() {
-  await open("agent");
   const long = [WORDS, WORDS, WORDS].join(" ");
-  await send(long);
-  await page.locator("li.ai .text", { hasText: "word5" }).waitFor();
-  await page.reload();
-  await page.locator(".text").first().waitFor();
-  const goesOn = (await get(`/threads/${thread()}`)).status === "busy";
-  await reads(long, `echo: ${long}`);
-  await grew(1, goesOn ? 2 : 1);
+  await comesInPieces(2, async () => {
+    await open("agent");
+    await send(long);
+    await page.locator("li.ai .text", { hasText: "word5" }).waitFor();
+    await page.reload();
+    await reads(long, `echo: ${long}`);
+    return await grew(1);
+  });
 }
 
 async function aRestartKeepsTheConversation() {
