@@ -280,7 +280,7 @@ fn what_is_asked_often_comes_in_the_order_of_an_index() {
         runs::BEHIND,
         runs::PRINCIPAL,
         runs::READY,
-        runs::OF_THREAD,
+        runs::RUNS,
         outbox::DUE,
         outbox::HOST,
         outbox::OF_HOST,
