@@ -1,21 +1,27 @@
-//! How SQLite answers the statements of this room, when nobody gathered statistics.
+//! How SQLite answers the statements of this room: on a database without rows, and on one where most trees are small,
+//! before and after somebody gathered statistics with `ANALYZE`.
 
 use std::collections::HashMap;
 
 use rusqlite::Connection;
 
 use super::{
-    super::{Store, checkpoints, connection::DATABASE, outbox, runs, threads, tree},
+    super::{
+        Store, checkpoints,
+        connection::{DATABASE, configure},
+        outbox, runs, threads, tree,
+    },
     options,
 };
 use crate::storage::tests::source::{self, Found};
 
 /// Tables with many rows for one tree.
-const LARGE: [&str; 8] = [
+const LARGE: [&str; 9] = [
     "branches",
     "checkpoint_blobs",
     "checkpoint_writes",
     "checkpoints",
+    "event_facts",
     "events",
     "message_nodes",
     "runs",
@@ -41,6 +47,7 @@ impl Plans {
         let folder = tempfile::tempdir().unwrap();
         drop(Store::open(options(folder.path())).unwrap());
         let db = Connection::open(folder.path().join(DATABASE)).unwrap();
+        configure(&db, true).unwrap();
         let tables: Vec<String> = db
             .prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")
             .unwrap()
@@ -55,6 +62,29 @@ impl Plans {
             tables,
             _folder: folder,
         }
+    }
+
+    /// Adds rows of which most trees have few and one has many.
+    fn fill(&self) {
+        self.db.execute_batch(include_str!("trees.sql")).unwrap();
+    }
+
+    /// Gathers statistics, as an operator may do.
+    fn analyze(&self) {
+        self.db.execute_batch("ANALYZE").unwrap();
+        let counted = "SELECT count(*) FROM sqlite_stat1 WHERE tbl IN ('checkpoints', 'runs')";
+        let counted: i64 = self.db.query_row(counted, [], |row| row.get(0)).unwrap();
+        assert!(counted > 5, "{counted}");
+    }
+
+    /// Lets a check look at the plans of a new database, of one with rows and of one with statistics, too.
+    fn of_each(mut check: impl FnMut(&Self, &str)) {
+        let plans = Self::new();
+        check(&plans, "without rows");
+        plans.fill();
+        check(&plans, "without statistics");
+        plans.analyze();
+        check(&plans, "with statistics");
     }
 
     fn steps(&self, sql: &str) -> Vec<String> {
@@ -102,7 +132,7 @@ impl Plans {
         let named = self.named(sql);
         let mut walks = Vec::new();
         for step in self.steps(sql) {
-            let mut words = step.split(' ');
+            let mut words = step.trim_start_matches("BLOOM FILTER ").split(' ');
             let (how, name) = (words.next().unwrap(), words.next().unwrap_or(""));
             // Others are made by the statement, or by a view that it reads as a whole.
             let Some(table) = named.get(name) else {
@@ -115,8 +145,12 @@ impl Plans {
                         step.contains(&format!(" INDEX {index} ("))
                             || step.contains(&format!(" COVERING INDEX {index} ("))
                     });
-                    LARGE.contains(table) && is_by_tree_alone(&step) && !reads_open_runs
+                    let reads_all = step.contains(" AUTOMATIC ") || step.contains("(ANY(");
+                    reads_all
+                        || (LARGE.contains(table) && is_by_tree_alone(&step) && !reads_open_runs)
                 }
+                // A Bloom filter is made of all rows.
+                "ON" => true,
                 _ => false,
             };
             if walks_it {
@@ -249,23 +283,29 @@ const ON_PURPOSE: &[(&str, &str, &str, &str)] = &[
 
 #[test]
 fn no_statement_walks_a_table_or_a_tree_but_on_purpose() {
-    let plans = Plans::new();
     let statements = source::statements("src/storage/sqlite");
     assert!(statements.len() > 200, "{}", statements.len());
     let mut used = vec![false; ON_PURPOSE.len()];
     let mut walking = Vec::new();
-    for Found { file, text } in statements {
-        for (name, step) in plans.walks(&text) {
-            let known = ON_PURPOSE.iter().position(|(place, part, table, _)| {
-                *place == file && text.contains(part) && (table.is_empty() || *table == name)
-            });
-            match known {
-                Some(at) => used[at] = true,
-                None => walking.push(format!("{file}: {step}\n    {text}")),
+    Plans::of_each(|plans, database| {
+        for Found { file, text } in &statements {
+            for (name, step) in plans.walks(text) {
+                let known = ON_PURPOSE.iter().position(|(place, part, table, _)| {
+                    place == file && text.contains(part) && (table.is_empty() || *table == name)
+                });
+                match known {
+                    Some(at) => used[at] = true,
+                    None => walking.push(format!("{database}: {file}: {step}\n    {text}")),
+                }
             }
         }
-    }
-    assert!(walking.is_empty(), "{}", walking.join("\n"));
+    });
+    assert!(
+        walking.is_empty(),
+        "{}:\n{}",
+        walking.len(),
+        walking.join("\n")
+    );
     let unused = ON_PURPOSE.iter().zip(used).filter(|(_, used)| !used);
     let unused: Vec<_> = unused.map(|(entry, _)| entry).collect();
     assert!(unused.is_empty(), "these walk nothing: {unused:#?}");
@@ -273,8 +313,7 @@ fn no_statement_walks_a_table_or_a_tree_but_on_purpose() {
 
 #[test]
 fn what_is_asked_often_comes_in_the_order_of_an_index() {
-    let plans = Plans::new();
-    for sql in [
+    let often = [
         checkpoints::LIST_OF_NAMESPACE,
         checkpoints::NEWEST,
         runs::BEHIND,
@@ -288,11 +327,14 @@ fn what_is_asked_often_comes_in_the_order_of_an_index() {
         tree::RELATIVE_SIZES,
         tree::FORKS,
         tree::OWN_POINTS,
-    ] {
-        let steps = plans.steps(sql);
-        let sorts = steps.iter().any(|step| step.contains("TEMP B-TREE"));
-        assert!(!sorts, "{sql}: {steps:#?}");
-    }
+    ];
+    Plans::of_each(|plans, database| {
+        for sql in often {
+            let steps = plans.steps(sql);
+            let sorts = steps.iter().any(|step| step.contains("TEMP B-TREE"));
+            assert!(!sorts, "{database}: {sql}: {steps:#?}");
+        }
+    });
 }
 
 #[test]
@@ -310,6 +352,38 @@ fn a_statement_that_walks_a_tree_is_seen() {
           WHERE s.tree_id = t.tree_id AND s.thread_id = t.thread_id) FROM threads t \
          WHERE t.thread_id = ?1",
     ] {
+        assert_eq!(plans.walks(sql).len(), 1, "{sql}: {:?}", plans.steps(sql));
+    }
+}
+
+#[test]
+fn a_statement_for_which_an_index_is_made_of_a_table_is_seen() {
+    let plans = Plans::new();
+    let sql = "SELECT h.thread_id FROM threads t LEFT JOIN thread_heads h ON h.runs = t.created_at \
+               WHERE t.thread_id > ?1";
+    let walks = plans.walks(sql);
+    let made = |word: &str| walks.iter().any(|(_, step)| step.contains(word));
+    assert!(made("AUTOMATIC") && made("BLOOM FILTER"), "{walks:?}");
+}
+
+#[test]
+fn a_statement_that_walks_because_of_statistics_is_seen() {
+    let plans = Plans::new();
+    plans.fill();
+    let walks_because_of_statistics = [
+        // The tree's rows may come first, since most trees have few.
+        "WITH RECURSIVE up (id, parent) AS ( \
+           SELECT node_id, parent_node_id FROM message_nodes WHERE tree_id = ?1 AND node_id = ?2 \
+           UNION ALL SELECT m.node_id, m.parent_node_id FROM up u JOIN message_nodes m \
+             ON m.tree_id = ?1 AND m.node_id = u.parent) SELECT id FROM up",
+        // There are few owners to go through.
+        "SELECT t.thread_id FROM threads t WHERE t.updated_at = ?1 AND t.owner <> '' ORDER BY t.owner",
+    ];
+    for sql in walks_because_of_statistics {
+        assert!(plans.walks(sql).is_empty(), "{sql}: {:?}", plans.steps(sql));
+    }
+    plans.analyze();
+    for sql in walks_because_of_statistics {
         assert_eq!(plans.walks(sql).len(), 1, "{sql}: {:?}", plans.steps(sql));
     }
 }
