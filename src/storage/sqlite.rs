@@ -3,8 +3,9 @@
 //! Without statistics the planner takes the first column of a key of a table `WITHOUT ROWID` for
 //! cheaper than an index of two columns that does not cover, and that column is the tree: a
 //! statement would walk all of it. So statements name their index (`INDEXED BY`) where the key is
-//! not what they search by, and their order (`CROSS JOIN`) where a few rows lead to the others;
-//! a test plans them.
+//! not what they search by, and their order (`CROSS JOIN`) where a few rows lead to the others.
+//! Statistics (`ANALYZE`) do not make this unnecessary: when most trees are small, a join may begin
+//! with all rows of a tree, although one tree is large. A test plans the statements both ways.
 
 /// Runs one operation of a store: a read on a reading thread, any other on the writing one.
 macro_rules! run {

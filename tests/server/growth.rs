@@ -38,26 +38,37 @@ fn counted(place: &Place, server: &Server, client: &Client) -> u64 {
     blocks(place, server)
 }
 
+/// Conversations whose first turns are measured: as many turns as are measured late in one of them. What is not counted
+/// yet at either end is little beside so many.
+const CONVERSATIONS: usize = 12;
+/// Turns of a conversation that are measured, once the first two have filled caches.
+const EARLY: usize = 5;
+/// Turns of one conversation before the last ones are measured.
+const TURNS: usize = 200;
+
 /// What a turn reads early and late in a conversation, each the mean of sixty, if `read` says what all turns
 /// until now have read.
 fn early_and_late(client: &Client, read: impl Fn() -> u64) -> (u64, u64) {
-    let thread = agent_thread(client);
-    let turns = |count: usize| {
-        let before = read();
+    let threads: Vec<_> = (0..CONVERSATIONS).map(|_| agent_thread(client)).collect();
+    let turns = |thread: &String, count: usize| {
         for _ in 0..count {
-            say(client, &thread, "hello");
+            say(client, thread, "hello");
         }
-        (read() - before) / count as u64
     };
-    turns(40);
-    // Many at a time: what is not counted yet at either end is little beside it.
-    let early = turns(60);
-    turns(100);
-    (early, turns(60))
+    let measured = |turns: &dyn Fn()| {
+        let before = read();
+        turns();
+        (read() - before) / (CONVERSATIONS * EARLY) as u64
+    };
+    threads.iter().for_each(|thread| turns(thread, 2));
+    let early = measured(&|| threads.iter().for_each(|thread| turns(thread, EARLY)));
+    turns(&threads[0], TURNS - 2 - EARLY);
+    let late = measured(&|| turns(&threads[0], CONVERSATIONS * EARLY));
+    (early, late)
 }
 
 #[test]
-fn a_turn_reads_as_much_of_a_new_database_after_two_hundred_turns_as_after_forty() {
+fn a_turn_reads_as_much_of_a_new_database_after_two_hundred_turns_as_after_two() {
     let place = Place::postgres();
     let server = place.start(Setup::example("reference_server"));
     let client = Client::of(&server);
@@ -83,7 +94,7 @@ fn instructions(file: &std::path::Path) -> u64 {
 }
 
 #[test]
-fn a_turn_takes_as_many_instructions_of_sqlite_after_two_hundred_turns_as_after_forty() {
+fn a_turn_takes_as_many_instructions_of_sqlite_after_two_hundred_turns_as_after_two() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("statements");
     let setup = Setup::example("reference_server").env("SQLITE_STATEMENTS", file.to_str().unwrap());

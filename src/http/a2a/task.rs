@@ -24,7 +24,7 @@ use crate::{
     },
     id::{CheckpointId, RunId, ThreadId},
     runs::{
-        self, Run,
+        self, Listing, Run,
         request::Target,
         service::RequestPart,
         shared::memory::{ReadMemory, ReadingMemory},
@@ -194,12 +194,21 @@ impl Tasks {
         }))
     }
 
+    /// The newest runs of a context, at most so many, without their requests.
+    async fn listed(
+        &self,
+        thread: ThreadId,
+        limit: usize,
+    ) -> Result<Listing<Run, runs::Error>, runs::Error> {
+        let part = RequestPart::Nothing;
+        self.runs
+            .list(&self.access, thread, None, (limit, 0), part)
+            .await
+    }
+
     /// The runs of the task that the newest run of a context belongs to; `None` without runs.
     pub async fn newest(&self, thread: ThreadId) -> Result<Option<(Key, Runs)>, Error> {
-        let page = self
-            .runs
-            .list(&self.access, thread, None, (1, 0), RequestPart::Nothing)
-            .await?;
+        let page = self.listed(thread, 1).await?;
         let newest: Vec<Run> = page.items.try_collect().await?;
         let Some(newest) = newest.first() else {
             return Ok(None);
@@ -217,17 +226,7 @@ impl Tasks {
         thread: ThreadId,
         request: RunId,
     ) -> Result<Option<(Key, Run)>, Error> {
-        let page = self
-            .runs
-            .list(
-                &self.access,
-                thread,
-                None,
-                (LISTED_MAX, 0),
-                RequestPart::Nothing,
-            )
-            .await;
-        let runs: Vec<RunId> = match page {
+        let runs: Vec<RunId> = match self.listed(thread, LISTED_MAX).await {
             Ok(page) => page.items.map_ok(|run| run.id).try_collect().await?,
             Err(runs::Error::NoThread(_)) => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -316,16 +315,7 @@ impl Tasks {
             Err(threads::Error::NoThread(_)) => return Ok(vec![]),
             Err(error) => return Err(error.into()),
         };
-        let page = self
-            .runs
-            .list(
-                &self.access,
-                thread,
-                None,
-                (LISTED_MAX, 0),
-                RequestPart::Nothing,
-            )
-            .await?;
+        let page = self.listed(thread, LISTED_MAX).await?;
         let all: Vec<Run> = page.items.try_collect().await?;
         let by_id: HashMap<RunId, &Run> = all.iter().map(|run| (run.id, run)).collect();
         let mut others = HashSet::new();

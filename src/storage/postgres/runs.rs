@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use const_format::formatcp;
 use rows::run_of;
 use tokio_postgres::Row;
 
@@ -16,11 +17,22 @@ use crate::{
     runs::{EndedRun, Run, Status},
 };
 
-/// The columns of a run, of the row `r`.
+/// The columns of a run, of the row `r`; or with these as its metadata and its request.
 macro_rules! run_columns {
     () => {
-        " r.tree_id, r.run_id, r.thread_id, r.branch_id, r.assistant_id, r.status, r.metadata, r.type, r.kwargs, r.address, r.strategy,
-          r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at, r.base_checkpoint_id, r.principal, r.thread_user "
+        run_columns_with!("r.metadata", "r.kwargs")
+    };
+}
+macro_rules! run_columns_with {
+    ($metadata:literal, $kwargs:literal) => {
+        concat!(
+            " r.tree_id, r.run_id, r.thread_id, r.branch_id, r.assistant_id, r.status, ",
+            $metadata,
+            " AS metadata, r.type, ",
+            $kwargs,
+            " AS kwargs, r.address, r.strategy, r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, r.created_at,
+          r.updated_at, r.base_checkpoint_id, r.principal, r.thread_user "
+        )
     };
 }
 
@@ -77,98 +89,37 @@ ON CONFLICT (worker_id) DO UPDATE SET lease = EXCLUDED.lease, lease_until = EXCL
 
 const RETIRE: &str = "DELETE FROM workers WHERE worker_id = $1";
 
-const RUN: &str = concat!(
-    "SELECT",
-    run_columns!(),
-    "FROM runs r WHERE r.run_id = $2 AND r.thread_id = $1"
+const COLUMNS: &str = run_columns!();
+/// What its request contains is left out.
+const WITHOUT_REQUEST: &str = run_columns_with!("'null'::jsonb", "NULL::bytea");
+/// Its request is left out where the row has the metadata beside it.
+const WITH_METADATA: &str = run_columns_with!(
+    "r.metadata",
+    "CASE WHEN jsonb_typeof(r.metadata) = 'array' THEN NULL ELSE r.kwargs END"
 );
 
-const RUNS: &str = concat!(
-    "SELECT",
-    run_columns!(),
-    "FROM runs r WHERE r.thread_id = $1 AND ($2::text IS NULL OR r.status = $2)
-      ORDER BY r.seq DESC LIMIT $3 OFFSET $4"
-);
+/// One run of a thread, and those of a page.
+const ONE: &str = "FROM runs r WHERE r.run_id = $2 AND r.thread_id = $1";
+const PAGE: &str = "FROM runs r WHERE r.thread_id = $1 AND ($2::text IS NULL OR r.status = $2)
+      ORDER BY r.seq DESC LIMIT $3 OFFSET $4";
 
-/// The columns of a run with what its request contains left out.
-macro_rules! columns_without_request {
-    () => {
-        " r.tree_id, r.run_id, r.thread_id, r.branch_id, r.assistant_id, r.status, 'null'::jsonb AS metadata, r.type, NULL::bytea AS kwargs,
-       r.address, r.strategy, r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at,
-       r.base_checkpoint_id, r.principal, r.thread_user "
-    };
-}
+const RUN: &str = formatcp!("SELECT {COLUMNS} {ONE}");
+const RUN_WITHOUT_REQUEST: &str = formatcp!("SELECT {WITHOUT_REQUEST} {ONE}");
+const RUN_WITH_METADATA: &str = formatcp!("SELECT {WITH_METADATA} {ONE}");
+const RUNS: &str = formatcp!("SELECT {COLUMNS} {PAGE}");
+const RUNS_WITHOUT_REQUESTS: &str = formatcp!("SELECT {WITHOUT_REQUEST} {PAGE}");
+const RUNS_WITH_METADATA: &str = formatcp!("SELECT {WITH_METADATA} {PAGE}");
 
-const RUN_WITHOUT_REQUEST: &str = concat!(
-    "SELECT",
-    columns_without_request!(),
-    "FROM runs r WHERE r.run_id = $2 AND r.thread_id = $1"
-);
+/// What the request of the run `r` weighs, and its metadata.
+const KWARGS_WEIGHT: &str = concat!("COALESCE(", weight!("r.type", "r.kwargs"), ", 0)");
+const METADATA_WEIGHT: &str = concat!("COALESCE(", json_weight!("r.metadata::text"), ", 0)");
+const REQUEST_WEIGHT: &str = formatcp!("({KWARGS_WEIGHT} + {METADATA_WEIGHT})::bigint AS weight");
 
-const RUNS_WITHOUT_REQUESTS: &str = concat!(
-    "SELECT",
-    columns_without_request!(),
-    "FROM runs r WHERE r.thread_id = $1 AND ($2::text IS NULL OR r.status = $2)
-      ORDER BY r.seq DESC LIMIT $3 OFFSET $4"
-);
-
-/// The columns of a run with its metadata: its request is left out where the row has the metadata beside it.
-macro_rules! columns_with_metadata {
-    () => {
-        " r.tree_id, r.run_id, r.thread_id, r.branch_id, r.assistant_id, r.status, r.metadata, r.type,
-       CASE WHEN jsonb_typeof(r.metadata) = 'array' THEN NULL ELSE r.kwargs END AS kwargs,
-       r.address, r.strategy, r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at,
-       r.base_checkpoint_id, r.principal, r.thread_user "
-    };
-}
-
-const RUN_WITH_METADATA: &str = concat!(
-    "SELECT",
-    columns_with_metadata!(),
-    "FROM runs r WHERE r.run_id = $2 AND r.thread_id = $1"
-);
-
-const RUNS_WITH_METADATA: &str = concat!(
-    "SELECT",
-    columns_with_metadata!(),
-    "FROM runs r WHERE r.thread_id = $1 AND ($2::text IS NULL OR r.status = $2)
-      ORDER BY r.seq DESC LIMIT $3 OFFSET $4"
-);
-
-/// What is read of the run `r` for its metadata weighs.
-const METADATA_WEIGHTS: &str = concat!(
-    "SELECT r.run_id, (CASE WHEN jsonb_typeof(r.metadata) = 'array' THEN 0 ELSE COALESCE(",
-    weight!("r.type", "r.kwargs"),
-    ", 0) END + COALESCE(",
-    json_weight!("r.metadata::text"),
-    ", 0))::bigint AS weight FROM runs r WHERE r.thread_id = $1 AND ($2::text IS NULL OR r.status = $2)
- ORDER BY r.seq DESC LIMIT $3 OFFSET $4"
-);
-
-/// What the request of the run `r` weighs.
-macro_rules! request_weight {
-    () => {
-        concat!(
-            "(COALESCE(",
-            weight!("r.type", "r.kwargs"),
-            ", 0) + COALESCE(",
-            json_weight!("r.metadata::text"),
-            ", 0))::bigint AS weight"
-        )
-    };
-}
-
-const RUN_WEIGHT: &str = concat!(
-    "SELECT ",
-    request_weight!(),
-    " FROM runs r WHERE r.run_id = $2 AND r.thread_id = $1"
-);
-
-const RUN_WEIGHTS: &str = concat!(
-    "SELECT r.run_id, ",
-    request_weight!(),
-    " FROM runs r WHERE r.thread_id = $1 AND ($2::text IS NULL OR r.status = $2)
- ORDER BY r.seq DESC LIMIT $3 OFFSET $4"
+const RUN_WEIGHT: &str = formatcp!("SELECT {REQUEST_WEIGHT} {ONE}");
+const RUN_WEIGHTS: &str = formatcp!("SELECT r.run_id, {REQUEST_WEIGHT} {PAGE}");
+/// What is read of runs for their metadata weighs.
+const METADATA_WEIGHTS: &str = formatcp!(
+    "SELECT r.run_id, (CASE WHEN jsonb_typeof(r.metadata) = 'array' THEN 0 ELSE {KWARGS_WEIGHT} END + {METADATA_WEIGHT})::bigint AS weight {PAGE}"
 );
 
 /// The row of a run that has ended, or else what the outbox has of it.

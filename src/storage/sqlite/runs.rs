@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
-
+use const_format::formatcp;
 use rows::read_run;
+use rusqlite::{Connection, Row, params};
 
 use crate::{
     checkpoint::{Error, Result},
@@ -14,16 +14,24 @@ use crate::{
     time::Timestamp,
 };
 
+/// The columns of a run, of the row `r`, with these as its metadata and its request.
+macro_rules! run_columns_with {
+    ($metadata:literal, $kwargs:literal) => {
+        concat!(
+            "r.run_id, r.tree_id, r.thread_id, r.branch_id, r.assistant_id, r.status, ",
+            $metadata,
+            ", r.type, ",
+            $kwargs,
+            ", r.address, r.strategy, r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, \
+             r.created_at, r.updated_at, r.base_checkpoint_id, r.principal, r.thread_user"
+        )
+    };
+}
+
 /// A query for runs, the modules below included.
 macro_rules! select {
     ($($rest:literal),+) => {
-        concat!(
-            "SELECT r.run_id, r.tree_id, r.thread_id, r.branch_id, r.assistant_id, r.status, \
-             r.metadata, r.type, r.kwargs, r.address, r.strategy, r.attempt, r.temporary, \
-             r.error, r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at, \
-             r.base_checkpoint_id, r.principal, r.thread_user ",
-            $($rest),+
-        )
+        concat!("SELECT ", run_columns_with!("r.metadata", "r.kwargs"), " ", $($rest),+)
     };
 }
 
@@ -50,92 +58,41 @@ pub(super) use reclaim::reclaim;
 pub(super) use recover::{recover, running};
 pub(super) use undo::remove;
 
-pub(super) const OF_THREAD: &str = select!(
-    "FROM runs r WHERE r.thread_id = ?1 AND (?2 IS NULL OR r.status = ?2) \
-     ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4"
+const COLUMNS: &str = run_columns_with!("r.metadata", "r.kwargs");
+/// What its request contains is left out.
+const WITHOUT_REQUEST: &str = run_columns_with!("NULL", "NULL");
+/// Its request is left out where the row has the metadata beside it.
+const WITH_METADATA: &str = run_columns_with!(
+    "r.metadata",
+    "CASE WHEN substr(r.metadata, 1, 1) = '[' THEN NULL ELSE r.kwargs END"
 );
 
-/// A query for runs with what their requests contain left out.
-macro_rules! select_without_request {
-    ($rest:literal) => {
-        concat!(
-            "SELECT r.run_id, r.tree_id, r.thread_id, r.branch_id, r.assistant_id, r.status, NULL, \
-             r.type, NULL, r.address, r.strategy, r.attempt, r.temporary, r.error, \
-             r.last_checkpoint_id, r.run_at, r.created_at, r.updated_at, r.base_checkpoint_id, \
-             r.principal, r.thread_user FROM runs r ",
-            $rest
-        )
-    };
-}
+/// One run of a thread, and those of a page.
+const ONE: &str = "FROM runs r WHERE r.run_id = ?1 AND r.thread_id = ?2";
+const PAGE: &str = "FROM runs r WHERE r.thread_id = ?1 AND (?2 IS NULL OR r.status = ?2) \
+     ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4";
 
-pub(super) const WITHOUT_REQUESTS: &str = select_without_request!(
-    "WHERE r.thread_id = ?1 AND (?2 IS NULL OR r.status = ?2) \
-     ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4"
-);
+const RUN: &str = formatcp!("SELECT {COLUMNS} {ONE}");
+const RUN_WITHOUT_REQUEST: &str = formatcp!("SELECT {WITHOUT_REQUEST} {ONE}");
+const RUN_WITH_METADATA: &str = formatcp!("SELECT {WITH_METADATA} {ONE}");
+pub(super) const RUNS: &str = formatcp!("SELECT {COLUMNS} {PAGE}");
+const RUNS_WITHOUT_REQUESTS: &str = formatcp!("SELECT {WITHOUT_REQUEST} {PAGE}");
+const RUNS_WITH_METADATA: &str = formatcp!("SELECT {WITH_METADATA} {PAGE}");
 
-/// A query for runs with their metadata: a request is left out where the row has the metadata beside it.
-macro_rules! select_with_metadata {
-    ($rest:literal) => {
-        concat!(
-            "SELECT r.run_id, r.tree_id, r.thread_id, r.branch_id, r.assistant_id, r.status, \
-             r.metadata, r.type, CASE WHEN substr(r.metadata, 1, 1) = '[' THEN NULL ELSE r.kwargs END, \
-             r.address, r.strategy, r.attempt, r.temporary, r.error, r.last_checkpoint_id, r.run_at, \
-             r.created_at, r.updated_at, r.base_checkpoint_id, r.principal, r.thread_user FROM runs r ",
-            $rest
-        )
-    };
-}
+/// What the request of the run `r` weighs, and its metadata.
+const KWARGS_WEIGHT: &str = concat!("coalesce(", weight!("r.type", "r.kwargs"), ", 0)");
+const METADATA_WEIGHT: &str = concat!("coalesce(", json_weight!("r.metadata"), ", 0)");
 
-pub(super) const WITH_METADATA: &str = select_with_metadata!(
-    "WHERE r.thread_id = ?1 AND (?2 IS NULL OR r.status = ?2) \
-     ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4"
-);
-
-/// What is read of the run `r` for its metadata weighs.
-pub(super) const METADATA_WEIGHTS: &str = concat!(
-    "SELECT r.run_id, CASE WHEN substr(r.metadata, 1, 1) = '[' THEN 0 ELSE coalesce(",
-    weight!("r.type", "r.kwargs"),
-    ", 0) END + coalesce(",
-    json_weight!("r.metadata"),
-    ", 0) FROM runs r \
-    WHERE r.thread_id = ?1 AND (?2 IS NULL OR r.status = ?2) \
-    ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4"
-);
-
-/// What the request of the run `r` weighs.
-macro_rules! request_weight {
-    () => {
-        concat!(
-            "coalesce(",
-            weight!("r.type", "r.kwargs"),
-            ", 0) + coalesce(",
-            json_weight!("r.metadata"),
-            ", 0)"
-        )
-    };
-}
-
-const WEIGHT: &str = concat!(
-    "SELECT ",
-    request_weight!(),
-    " FROM runs r WHERE r.run_id = ?1 AND r.thread_id = ?2"
-);
-
-pub(super) const WEIGHTS: &str = concat!(
-    "SELECT r.run_id, ",
-    request_weight!(),
-    " FROM runs r \
-    WHERE r.thread_id = ?1 AND (?2 IS NULL OR r.status = ?2) \
-    ORDER BY r.seq DESC LIMIT ?3 OFFSET ?4"
+const RUN_WEIGHT: &str = formatcp!("SELECT {KWARGS_WEIGHT} + {METADATA_WEIGHT} {ONE}");
+const RUN_WEIGHTS: &str = formatcp!("SELECT r.run_id, {KWARGS_WEIGHT} + {METADATA_WEIGHT} {PAGE}");
+/// What is read of runs for their metadata weighs.
+const METADATA_WEIGHTS: &str = formatcp!(
+    "SELECT r.run_id, CASE WHEN substr(r.metadata, 1, 1) = '[' THEN 0 ELSE {KWARGS_WEIGHT} END \
+     + {METADATA_WEIGHT} {PAGE}"
 );
 
 pub(super) fn run(db: &Connection, thread: ThreadId, run: RunId) -> Result<Option<Run>> {
-    Ok(db
-        .prepare_cached(select!(
-            "FROM runs r WHERE r.run_id = ?1 AND r.thread_id = ?2"
-        ))?
-        .query_row(params![run, thread], read_run)
-        .optional()?)
+    one(db, RUN, params![run, thread], read_run)
 }
 
 pub(super) fn run_without_request(
@@ -143,12 +100,7 @@ pub(super) fn run_without_request(
     thread: ThreadId,
     run: RunId,
 ) -> Result<Option<Run>> {
-    Ok(db
-        .prepare_cached(select_without_request!(
-            "WHERE r.run_id = ?1 AND r.thread_id = ?2"
-        ))?
-        .query_row(params![run, thread], read_run)
-        .optional()?)
+    one(db, RUN_WITHOUT_REQUEST, params![run, thread], read_run)
 }
 
 pub(super) fn run_with_metadata(
@@ -156,26 +108,18 @@ pub(super) fn run_with_metadata(
     thread: ThreadId,
     run: RunId,
 ) -> Result<Option<Run>> {
-    Ok(db
-        .prepare_cached(select_with_metadata!(
-            "WHERE r.run_id = ?1 AND r.thread_id = ?2"
-        ))?
-        .query_row(params![run, thread], read_run)
-        .optional()?)
+    one(db, RUN_WITH_METADATA, params![run, thread], read_run)
 }
 
 pub(super) fn run_weight(db: &Connection, thread: ThreadId, run: RunId) -> Result<Option<u64>> {
-    let mut statement = db.prepare_cached(WEIGHT)?;
-    let found = statement.query_row(params![run, thread], |row| row.get::<_, i64>(0));
-    Ok(found.optional()?.map(i64::unsigned_abs))
+    let read = |row: &Row<'_>| Ok(row.get::<_, i64>(0)?.unsigned_abs());
+    one(db, RUN_WEIGHT, params![run, thread], read)
 }
 
-pub(super) const THREAD: &str = "SELECT thread_id FROM runs WHERE run_id = ?1";
+const THREAD: &str = "SELECT thread_id FROM runs WHERE run_id = ?1";
 
 pub(super) fn thread_of_run(db: &Connection, run: RunId) -> Result<Option<ThreadId>> {
-    let mut statement = db.prepare_cached(THREAD)?;
-    let found = statement.query_row([run], |row| id(row, 0));
-    Ok(found.optional()?)
+    one(db, THREAD, [run], |row| id(row, 0))
 }
 
 /// What the outbox has of a run that went with its thread, in the columns of [`read_run`].
@@ -209,7 +153,7 @@ pub(super) fn runs(
     limit: usize,
     offset: usize,
 ) -> Result<Vec<Run>> {
-    of_thread(db, OF_THREAD, (thread, status, limit, offset), read_run)
+    of_thread(db, RUNS, (thread, status, limit, offset), read_run)
 }
 
 pub(super) fn runs_without_requests(
@@ -220,7 +164,7 @@ pub(super) fn runs_without_requests(
     offset: usize,
 ) -> Result<Vec<Run>> {
     let page = (thread, status, limit, offset);
-    of_thread(db, WITHOUT_REQUESTS, page, read_run)
+    of_thread(db, RUNS_WITHOUT_REQUESTS, page, read_run)
 }
 
 pub(super) fn runs_with_metadata(
@@ -231,7 +175,7 @@ pub(super) fn runs_with_metadata(
     offset: usize,
 ) -> Result<Vec<Run>> {
     let page = (thread, status, limit, offset);
-    of_thread(db, WITH_METADATA, page, read_run)
+    of_thread(db, RUNS_WITH_METADATA, page, read_run)
 }
 
 pub(super) fn metadata_weights(
@@ -254,7 +198,7 @@ pub(super) fn run_weights(
     limit: usize,
     offset: usize,
 ) -> Result<Vec<(RunId, u64)>> {
-    of_thread(db, WEIGHTS, (thread, status, limit, offset), |row| {
+    of_thread(db, RUN_WEIGHTS, (thread, status, limit, offset), |row| {
         Ok((id(row, 0)?, row.get::<_, i64>(1)?.unsigned_abs()))
     })
 }

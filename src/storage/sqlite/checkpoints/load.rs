@@ -151,7 +151,7 @@ pub(super) const IN_SUBGRAPH: &str = select!(
        UNION ALL \
        SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, c.branch_id, p.branch_id, \
               p.n + 1 \
-         FROM path p JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
+         FROM path p CROSS JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
           AND c.checkpoint_id = p.parent_checkpoint_id WHERE p.n < :step) \
        SELECT * FROM path) p \
      CROSS JOIN checkpoints c INDEXED BY checkpoints_sub \
@@ -169,7 +169,7 @@ pub(super) const END_OF_STEP: &str = "WITH RECURSIVE path AS ( \
        WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2 \
       UNION ALL \
       SELECT c.parent_checkpoint_id, c.branch_id, p.n + 1 \
-        FROM path p JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = '' \
+        FROM path p CROSS JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = '' \
          AND c.checkpoint_id = p.parent_checkpoint_id WHERE p.n < ?3) \
     SELECT parent_checkpoint_id, branch_id FROM path WHERE n = ?3";
 

@@ -206,7 +206,7 @@ pub(super) const UNPINNED: &str = "WITH RECURSIVE run_rows AS ( \
        WHERE tree_id = :tree AND checkpoint_ns = '' AND checkpoint_id = :head \
       UNION ALL \
       SELECT c.checkpoint_id, c.parent_checkpoint_id FROM run_rows r \
-        JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
+        CROSS JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
          AND c.checkpoint_id = r.parent_checkpoint_id \
        WHERE r.parent_checkpoint_id IS NOT :base), \
     first (id) AS (SELECT min(checkpoint_id) FROM run_rows), \
@@ -217,7 +217,7 @@ pub(super) const UNPINNED: &str = "WITH RECURSIVE run_rows AS ( \
       SELECT t.thread_id FROM heirs h JOIN threads t ON t.parent_thread_id = h.id), \
     keep AS ( \
       SELECT c.checkpoint_id, c.parent_checkpoint_id FROM pins p \
-        JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
+        CROSS JOIN checkpoints c ON c.tree_id = :tree AND c.checkpoint_ns = '' \
          AND c.checkpoint_id = p.checkpoint_id \
        WHERE p.tree_id = :tree AND +p.checkpoint_id >= (SELECT id FROM first) \
          AND +c.thread_id IN (SELECT id FROM heirs) \

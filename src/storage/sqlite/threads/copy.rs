@@ -70,11 +70,11 @@ fn visible(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<usize> {
     for sql in [
         "INSERT INTO temp.copy_seen \
          WITH RECURSIVE up (id, parent) AS ( \
-           SELECT c.checkpoint_id, c.parent_checkpoint_id FROM threads t JOIN checkpoints c \
+           SELECT c.checkpoint_id, c.parent_checkpoint_id FROM threads t CROSS JOIN checkpoints c \
              ON c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = t.fork_checkpoint_id \
             WHERE t.thread_id = ?2 \
            UNION ALL \
-           SELECT c.checkpoint_id, c.parent_checkpoint_id FROM up u JOIN checkpoints c \
+           SELECT c.checkpoint_id, c.parent_checkpoint_id FROM up u CROSS JOIN checkpoints c \
              ON c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = u.parent) \
          SELECT id FROM up UNION SELECT checkpoint_id FROM checkpoints \
           WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns = ''",
@@ -158,7 +158,7 @@ const ROWS: [&str; 6] = [
        SELECT m.node_id FROM temp.copy_seen s CROSS JOIN message_nodes m \
            ON m.tree_id = ?1 AND m.checkpoint_id = s.id \
        UNION \
-       SELECT m.parent_node_id FROM chain k JOIN message_nodes m \
+       SELECT m.parent_node_id FROM chain k CROSS JOIN message_nodes m \
          ON m.tree_id = ?1 AND m.node_id = k.id) \
      SELECT ?3, m.node_id, m.parent_node_id, m.ordinal, m.kind, m.message_id, m.edit_of, \
        m.checkpoint_id, m.depth, m.seq, m.settled_checkpoint_id, ?3, m.branch_id, m.run_id, \

@@ -189,7 +189,8 @@ fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<()> {
            SELECT t.thread_id, t.parent_thread_id, t.fork_event_number FROM needed n \
              JOIN threads t ON t.thread_id = n.parent) \
          DELETE FROM events WHERE tree_id = ?1 AND thread_id IN ( \
-             SELECT thread_id FROM threads WHERE tree_id = ?1 AND deleted_at IS NOT NULL) \
+             SELECT thread_id FROM threads INDEXED BY threads_tree \
+              WHERE tree_id = ?1 AND deleted_at IS NOT NULL) \
            AND event_number - (kind IN (",
         event_code!(ENQUEUED_AND_STARTED),
         ", ",
@@ -199,12 +200,16 @@ fn one_of_many(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<()> {
     ))?
     .execute([tree])?;
     db.prepare_cached(concat!(
-        "DELETE FROM event_facts WHERE tree_id = ?1 AND NOT EXISTS (SELECT 1 FROM events e \
-           WHERE e.tree_id = ?1 AND e.thread_id = event_facts.thread_id \
-             AND (e.event_number = event_facts.event_number \
-               OR e.event_number = event_facts.event_number + 1 AND e.kind = ",
+        "DELETE FROM event_facts WHERE tree_id = ?1 AND thread_id IN ( \
+             SELECT thread_id FROM threads INDEXED BY threads_tree \
+              WHERE tree_id = ?1 AND deleted_at IS NOT NULL) \
+           AND NOT EXISTS (SELECT 1 FROM events e WHERE e.tree_id = ?1 \
+             AND e.thread_id = event_facts.thread_id AND e.event_number = event_facts.event_number) \
+           AND NOT EXISTS (SELECT 1 FROM events e WHERE e.tree_id = ?1 \
+             AND e.thread_id = event_facts.thread_id \
+             AND e.event_number = event_facts.event_number + 1 AND e.kind = ",
         event_code!(CREATED_AND_FINISHED),
-        "))",
+        ")",
     ))?
     .execute([tree])?;
     event_facts::store(db, tree, &unreachable, true)?;
@@ -238,10 +243,11 @@ pub(in super::super) fn ids(
 const REMOVE: [&str; 4] = [
     "DELETE FROM checkpoint_writes WHERE tree_id = ?1 AND checkpoint_ns = '' \
      AND checkpoint_id = ?2",
-    "DELETE FROM checkpoint_writes WHERE tree_id = ?1 \
-     AND (checkpoint_ns, checkpoint_id) IN (SELECT checkpoint_ns, checkpoint_id \
-       FROM checkpoints WHERE tree_id = ?1 AND root_checkpoint_id = ?2 \
-       AND checkpoint_ns <> '')",
+    "DELETE FROM checkpoint_writes WHERE rowid IN (SELECT w.rowid \
+       FROM checkpoints c INDEXED BY checkpoints_sub CROSS JOIN checkpoint_writes w \
+         ON w.tree_id = ?1 AND w.checkpoint_ns = c.checkpoint_ns \
+        AND w.checkpoint_id = c.checkpoint_id \
+      WHERE c.tree_id = ?1 AND c.root_checkpoint_id = ?2 AND c.checkpoint_ns <> '')",
     "DELETE FROM checkpoints INDEXED BY checkpoints_sub \
      WHERE tree_id = ?1 AND root_checkpoint_id = ?2 AND checkpoint_ns <> ''",
     "DELETE FROM checkpoints WHERE tree_id = ?1 AND checkpoint_ns = '' \

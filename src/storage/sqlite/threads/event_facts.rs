@@ -100,13 +100,13 @@ const ADDED: &str = "WITH RECURSIVE c AS (SELECT last_node_id, run_id FROM check
       WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2), \
     up AS (\
       SELECT m.parent_node_id, m.ordinal, m.message_id, m.role \
-        FROM c JOIN message_nodes m ON m.tree_id = ?1 AND m.node_id = c.last_node_id \
+        FROM c CROSS JOIN message_nodes m ON m.tree_id = ?1 AND m.node_id = c.last_node_id \
        WHERE CASE WHEN c.run_id IS NULL THEN m.checkpoint_id = ?2 \
                   ELSE m.run_id IS c.run_id END \
       UNION ALL \
       SELECT m.parent_node_id, m.ordinal, m.message_id, m.role \
-        FROM up u JOIN message_nodes m ON m.tree_id = ?1 \
-          AND m.node_id = u.parent_node_id JOIN c \
+        FROM up u CROSS JOIN message_nodes m ON m.tree_id = ?1 \
+          AND m.node_id = u.parent_node_id CROSS JOIN c \
        WHERE CASE WHEN c.run_id IS NULL THEN m.checkpoint_id = ?2 \
                   ELSE m.run_id IS c.run_id END) \
     SELECT message_id, role FROM up ORDER BY ordinal";
@@ -144,7 +144,7 @@ const USER_MESSAGE: &str = "WITH RECURSIVE up AS (\
        WHERE tree_id = ?1 AND checkpoint_id = ?2 AND message_id = ?3 AND kind = 'add' \
       UNION ALL \
       SELECT m.parent_node_id, CASE m.role WHEN 'human' THEN m.message_id END \
-        FROM up u JOIN message_nodes m ON m.tree_id = ?1 \
+        FROM up u CROSS JOIN message_nodes m ON m.tree_id = ?1 \
           AND m.node_id = u.parent_node_id WHERE u.question IS NULL) \
     SELECT question FROM up WHERE question IS NOT NULL";
 

@@ -69,7 +69,7 @@ pub(super) fn nodes_of(
 pub(super) const CHAIN: &str = formatcp!(
     "WITH RECURSIVE chain AS (SELECT {NODE_COLUMNS}, 1 AS n \
      FROM message_nodes m WHERE m.tree_id = ?1 AND m.node_id = ?2 AND ?3 > 0 \
-     UNION ALL SELECT {NODE_COLUMNS}, k.n + 1 FROM chain k JOIN message_nodes m ON m.tree_id = ?1 \
+     UNION ALL SELECT {NODE_COLUMNS}, k.n + 1 FROM chain k CROSS JOIN message_nodes m ON m.tree_id = ?1 \
        AND m.node_id = k.parent_node_id WHERE k.n < ?3) \
      SELECT * FROM chain ORDER BY n"
 );
@@ -103,7 +103,7 @@ pub(super) const SEGMENT: &str = formatcp!(
         WHERE tree_id = ?1 AND node_id = ?2 \
        UNION ALL \
        SELECT m.node_id, m.parent_node_id, m.ordinal, u.n + 1 FROM up u \
-         JOIN message_nodes m ON m.tree_id = ?1 AND m.node_id = u.parent_node_id \
+         CROSS JOIN message_nodes m ON m.tree_id = ?1 AND m.node_id = u.parent_node_id \
         WHERE u.ordinal > ?3 + 1 AND u.n < ?5) \
      SELECT {NODE_COLUMNS} FROM up u CROSS JOIN message_nodes m ON m.tree_id = ?1 AND m.node_id = u.node_id \
      WHERE u.ordinal > ?3 AND u.ordinal <= ?4 ORDER BY u.ordinal"

@@ -43,7 +43,7 @@ pub(super) const INHERITED_POINTS: &str = formatcp!(
         WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2 \
        UNION ALL \
        SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth, u.n + 1 FROM up u \
-         JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = '' \
+         CROSS JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = '' \
           AND c.checkpoint_id = u.parent_checkpoint_id \
         WHERE u.depth > ?3 + 1 AND u.n < ?5) \
      SELECT {POINT_COLUMNS} FROM (SELECT checkpoint_id FROM up WHERE depth > ?3 ORDER BY depth LIMIT ?4) u \

@@ -49,7 +49,7 @@ pub(super) const PATH: &str = formatcp!(
     "WITH RECURSIVE path AS (SELECT {POINT_COLUMNS}, 1 AS n FROM checkpoints c \
      WHERE c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ?2 AND ?3 > 0 \
      UNION ALL SELECT {POINT_COLUMNS}, p.n + 1 \
-     FROM path p JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = '' \
+     FROM path p CROSS JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = '' \
        AND c.checkpoint_id = p.parent_checkpoint_id WHERE p.n < ?3) \
      SELECT * FROM path ORDER BY n"
 );
@@ -70,7 +70,7 @@ pub(super) const ON_PATH: &str = "WITH RECURSIVE x (depth) AS (SELECT depth FROM
        WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2 \
       UNION ALL \
       SELECT c.checkpoint_id, c.parent_checkpoint_id, c.depth \
-        FROM up u JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = '' \
+        FROM up u CROSS JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = '' \
          AND c.checkpoint_id = u.parent \
        WHERE u.depth > (SELECT depth FROM x)) \
     SELECT 1 FROM up WHERE id = ?3";
