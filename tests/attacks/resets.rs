@@ -40,6 +40,8 @@ fn requests_that_are_reset_cost_neither_memory_nor_a_minute_of_work(place: &Plac
         .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b")
         .env("BACKSTITCH_REQUESTS", (2 * SHARE).to_string())
         .env("BACKSTITCH_CONNECTION_REQUESTS", SHARE.to_string())
+        // Those that wait for the database are not refused before this test gives up.
+        .env("BACKSTITCH_REQUEST_WAIT", "120")
         .env("FAILPOINTS", gate.at("checkpoints::page"));
     let server = place.start(setup);
     let [ann, bob] = ["key-a", "key-b"].map(|key| Client::of(&server).with_key(key));
