@@ -90,7 +90,10 @@ fn requests_that_are_reset_cost_neither_memory_nor_a_minute_of_work(place: &Plac
     let idle = last.unwrap().elapsed();
     println!("{many} requests: {flood} ticks when they are reset, and idle after {idle:?}");
     assert!(idle < Duration::from_secs(10), "{idle:?}");
-    assert!(flood * SHARE as u64 * 4 < whole * many as u64, "{flood} ticks");
+    assert!(
+        flood * SHARE as u64 * 4 < whole * many as u64,
+        "{flood} ticks"
+    );
     memory.held("resets", 512 * MIB);
 }
 
