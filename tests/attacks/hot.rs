@@ -60,30 +60,33 @@ fn storm(client: &Client, thread: &str, work: impl FnOnce()) -> Vec<(u16, usize)
 
 fn sixty_clients_on_one_thread_hold_up_nobody_else(place: &Place) {
     let setup = Setup::example("reference_server")
+        .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b")
+        // The clients of the thread may take every connection, so that no share keeps some for the other one.
+        .env("BACKSTITCH_SHARE", "100")
         .env("BACKSTITCH_LEASE", "1")
         .env("BACKSTITCH_CONNECTIONS", "6");
     let server = place.start(setup);
-    let client = Client::of(&server);
+    let [ann, bob] = ["key-a", "key-b"].map(|key| Client::of(&server).with_key(key));
     // Somebody who would take over the runs of a process that looks dead.
     let watching = place.is_postgres().then(|| server.replica());
     let memory = Memory::of(&server);
     for _ in 0..rounds() {
-        // Other threads, whose runs last longer than the lease.
+        // Threads of somebody else, whose runs last longer than the lease.
         let others: Vec<(String, String)> = (0..10)
             .map(|_| {
-                let thread = client.thread();
-                let run = background(&client, &thread, &with(slow(45, 25), "durability", "sync"));
+                let thread = bob.thread();
+                let run = background(&bob, &thread, &with(slow(45, 25), "durability", "sync"));
                 (thread, run)
             })
             .collect();
-        let hot = client.thread();
+        let hot = ann.thread();
         let mut waits = None;
         // Another process that is slow with the thread, for as long as the others run.
         let slow_process = place.url().map(|url| locked(url, &branches_of(&hot)));
-        let statuses = storm(&client, &hot, || {
-            waits = Some(Waits::of(&client, 51));
+        let statuses = storm(&ann, &hot, || {
+            waits = Some(Waits::of(&bob, 51));
             for (thread, run) in &others {
-                assert_eq!(client.end_of(thread, run), "success");
+                assert_eq!(bob.end_of(thread, run), "success");
             }
             drop(slow_process);
         });

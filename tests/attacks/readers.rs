@@ -29,29 +29,33 @@ fn loud(size: usize) -> Value {
 }
 
 fn unread_streams_are_cut_off_before_they_take_the_memory(place: &Place) {
-    let setup = Setup::example("reference_server").env("BACKSTITCH_MEMORY_BUDGET", "64");
+    let setup = Setup::example("reference_server")
+        .env("BACKSTITCH_MEMORY_BUDGET", "64")
+        .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b");
     let server = place.start(setup);
-    let client = Client::of(&server);
+    let [ann, bob] = ["key-a", "key-b"].map(|key| Client::of(&server).with_key(key));
     let memory = Memory::of(&server);
     let streams: Vec<(Open, String)> = (0..30 * rounds())
         .map(|_| {
-            let thread = agent_thread(&client);
-            (client.open_stream(&thread, &loud(800_000)), thread)
+            let thread = agent_thread(&ann);
+            (ann.open_stream(&thread, &loud(800_000)), thread)
         })
         .collect();
     // The runs go on without their readers.
     for (stream, thread) in &streams {
-        assert_eq!(client.end_of(thread, &stream.run()), "success");
+        assert_eq!(ann.end_of(thread, &stream.run()), "success");
     }
     println!("peak of unread streams: {} MiB", memory.peak() / MIB);
     until("a stream was cut", || {
         server.output().contains("a stream lost frames")
     });
-    // Who reads gets all of it, and nobody else waits.
-    let mut read = client.open_stream(&agent_thread(&client), &loud(100_000));
-    let events: Vec<_> = std::iter::from_fn(|| read.event()).collect();
-    assert!(events.iter().all(|event| event.name != "error"));
-    Waits::of(&client, 30).held("unread streams", Duration::from_secs(5));
+    // Who reads gets all of it, the same client too, and nobody else waits.
+    for client in [&ann, &bob] {
+        let mut read = client.open_stream(&agent_thread(client), &loud(100_000));
+        let events: Vec<_> = std::iter::from_fn(|| read.event()).collect();
+        assert!(events.iter().all(|event| event.name != "error"));
+        Waits::of(client, 30).held("unread streams", Duration::from_secs(5));
+    }
     let cut = streams
         .into_iter()
         .filter_map(|(mut stream, _)| std::iter::from_fn(|| stream.chunk_or_break()).last())

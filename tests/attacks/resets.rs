@@ -2,52 +2,115 @@
 
 use std::time::{Duration, Instant};
 
-use futures::future::join_all;
 use serde_json::{Value, json};
 use test_support::client::Client;
 use test_support::on_both_storages;
-use test_support::place::{Place, serve};
+use test_support::place::Place;
 use test_support::server::{Server, Setup};
 use test_support::talk::{agent_thread, ok, until, user, with};
 
 use crate::http2::Connection;
 use crate::locks::{Gate, reached};
-use crate::siege::{MIB, Memory, Waits, Watch, rounds};
+use crate::siege::{MIB, Memory, Waits, Watch, rounds, until_idle};
 
 on_both_storages!(
     requests_that_are_reset_cost_neither_memory_nor_a_minute_of_work,
     writes_that_are_reset_are_carried_out_whole,
 );
 
-/// A thread whose history takes a megabyte.
+/// A thread whose newest state takes much more to be decoded and written than to be read.
 fn heavy_thread(client: &Client) -> String {
     let thread = agent_thread(client);
-    for number in 0..10 {
-        let message = with(user(&"x".repeat(20_000)), "id", format!("m{number}"));
-        let edit = json!({"values": {"messages": [message]}});
-        ok(client.post(&format!("/threads/{thread}/state"), &edit), 200);
-    }
+    let message = |at: usize| with(user(&"x".repeat(400)), "id", format!("m{at}"));
+    let messages: Vec<Value> = (0..500).map(message).collect();
+    let edit = json!({"values": {"messages": messages}});
+    ok(client.post(&format!("/threads/{thread}/state"), &edit), 200);
     thread
 }
 
+/// What one client may have worked on at once: half of all, and as much of each connection.
+const SHARE: usize = 32;
+
+/// Asks for the newest state of a thread.
+const NEWEST: &str = "{\"limit\":1}";
+
 fn requests_that_are_reset_cost_neither_memory_nor_a_minute_of_work(place: &Place) {
-    let (server, client) = serve(place);
-    let thread = heavy_thread(&client);
+    let gate = Gate::new();
+    let setup = Setup::example("reference_server")
+        .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b")
+        .env("BACKSTITCH_REQUESTS", (2 * SHARE).to_string())
+        .env("BACKSTITCH_CONNECTION_REQUESTS", SHARE.to_string())
+        // Those that wait for the database are not refused before this test gives up.
+        .env("BACKSTITCH_REQUEST_WAIT", "120")
+        .env("FAILPOINTS", gate.at("checkpoints::page"));
+    let server = place.start(setup);
+    let [ann, bob] = ["key-a", "key-b"].map(|key| Client::of(&server).with_key(key));
+    let thread = heavy_thread(&ann);
     let path = format!("/threads/{thread}/history");
-    assert!(client.post(&path, &json!({"limit": 10})).body.len() > 1 << 20);
     let memory = Memory::of(&server);
-    let waits = std::thread::scope(|scope| {
-        let other = scope.spawn(|| Waits::of(&client, 40));
-        run(reset_many(&server, &path, 2000 * rounds()));
-        other.join().unwrap()
+    let whole = ticks(&server, || {
+        for _ in 0..SHARE {
+            assert!(ann.post_text(&path, NEWEST).body.len() > 200_000);
+        }
     });
-    // Whatever was begun has ended when a request that takes every slot is answered.
-    let begin = Instant::now();
-    run(take_every_slot(&server));
-    println!("idle after {:?}", begin.elapsed());
-    waits.held("resets", Duration::from_secs(5));
-    assert!(begin.elapsed() < Duration::from_secs(10));
+
+    let reset = ticks(&server, || {
+        let closed = gate.close();
+        run(async {
+            let mut connection = Connection::open_as(&server, 65_535, "key-a").await;
+            let mut open = vec![];
+            for _ in 0..2 * SHARE {
+                open.extend(connection.request("POST", &path, NEWEST).await);
+            }
+            connection.is_read().await;
+            until("every slot of the client is taken by reads", || {
+                reached(&server) > 0 && !is_answered(&ann)
+            });
+            drop(open);
+            connection.is_read().await;
+            // What the database was asked for goes on, and nothing else does.
+            until("a request of the client has a slot", || is_answered(&ann));
+        });
+        drop(closed);
+    });
+    println!("{SHARE} requests: {whole} ticks, and {reset} when they are reset");
+    assert!(4 * reset < whole, "{reset} of {whole} ticks");
+
+    let many = 2000 * rounds();
+    let mut last = None;
+    let flood = ticks(&server, || {
+        let waits = std::thread::scope(|scope| {
+            let other = scope.spawn(|| Waits::of(&bob, 40));
+            run(reset_many(&server, &path, many));
+            other.join().unwrap()
+        });
+        last = Some(Instant::now());
+        waits.held("resets", Duration::from_secs(5));
+    });
+    let idle = last.unwrap().elapsed();
+    println!("{many} requests: {flood} ticks when they are reset, and idle after {idle:?}");
+    assert!(idle < Duration::from_secs(10), "{idle:?}");
+    assert!(
+        flood * SHARE as u64 * 4 < whole * many as u64,
+        "{flood} ticks"
+    );
     memory.held("resets", 512 * MIB);
+}
+
+/// The processor time that a server takes for what a client does, until nothing of it goes on.
+fn ticks(server: &Server, work: impl FnOnce()) -> u64 {
+    let before = server.ticks();
+    work();
+    until_idle(server);
+    server.ticks() - before
+}
+
+/// Whether a small request is answered soon. One that is not is left.
+fn is_answered(client: &Client) -> bool {
+    let socket = client.begin("GET", "/info", &[], b"");
+    let soon = Duration::from_millis(200);
+    socket.set_read_timeout(Some(soon)).unwrap();
+    socket.peek(&mut [0]).is_ok()
 }
 
 fn run<T>(work: impl Future<Output = T>) -> T {
@@ -61,12 +124,12 @@ fn run<T>(work: impl Future<Output = T>) -> T {
 async fn reset_many(server: &Server, path: &str, many: usize) {
     let mut left = many;
     while left > 0 {
-        let mut connection = Connection::open(server, 65_535).await;
+        let mut connection = Connection::open_as(server, 65_535, "key-a").await;
         // A server may hang up on a client that does this.
         while left > 0 && !connection.driver.is_finished() {
             let mut open = Vec::new();
             for _ in 0..100.min(left) {
-                open.extend(connection.request("POST", path, "{\"limit\":10}").await);
+                open.extend(connection.request("POST", path, NEWEST).await);
                 left -= 1;
             }
             connection.is_read().await;
@@ -74,17 +137,6 @@ async fn reset_many(server: &Server, path: &str, many: usize) {
             connection.is_read().await;
         }
     }
-}
-
-async fn take_every_slot(server: &Server) {
-    let connections = join_all((0..16).map(async |_| {
-        let mut connection = Connection::open(server, 65_535).await;
-        for _ in 0..32 {
-            let response = connection.request("GET", "/info", "").await.unwrap();
-            assert_eq!(response.await.unwrap().status(), 200);
-        }
-    }));
-    connections.await;
 }
 
 /// Requests of one connection that are worked on at once.

@@ -10,7 +10,7 @@ use serde_json::json;
 use test_support::client::{Answer, Client};
 pub use test_support::memory::{MIB, Memory};
 use test_support::server::Server;
-use test_support::talk::put;
+use test_support::talk::{put, until};
 
 /// How often each attack is repeated.
 pub fn rounds() -> usize {
@@ -33,6 +33,15 @@ pub fn patiently(mut request: impl FnMut() -> Answer) -> Answer {
         }
         assert!(answer.header("retry-after").is_some());
     }
+}
+
+/// Waits until a server hardly takes processor time any more.
+pub fn until_idle(server: &Server) {
+    until("the server is idle", || {
+        let before = server.ticks();
+        std::thread::sleep(Duration::from_millis(200));
+        server.ticks() - before <= 4
+    });
 }
 
 /// The times that a client waited, sorted.

@@ -7,13 +7,16 @@ use crate::server::Server;
 
 /// A mebibyte.
 pub const MIB: u64 = 1 << 20;
-/// How much more memory than before a server may have a while after its work.
-const LEFT_OVER: u64 = 100 * MIB;
+/// How many bytes more than when it began to listen a server may have a while after its work.
+const LEFT_OVER: u64 = 100_000_000;
 
 /// The memory of one server, since before an attack.
 pub struct Memory {
     pid: u32,
+    /// What it had before the attack, with the data that this needs.
     start: u64,
+    /// What it had when it began to listen.
+    listening: u64,
 }
 
 impl Memory {
@@ -22,33 +25,40 @@ impl Memory {
         let pid = server.pid();
         // 5 resets the peak of the resident memory.
         fs::write(format!("/proc/{pid}/clear_refs"), "5").unwrap();
-        let start = field(pid, "VmRSS");
-        Self { pid, start }
+        Self {
+            pid,
+            start: resident(pid).unwrap(),
+            listening: server.listening_with().unwrap(),
+        }
     }
 
     /// How many bytes it has had at most, more than at the start.
     pub fn peak(&self) -> u64 {
-        field(self.pid, "VmHWM").saturating_sub(self.start)
+        field(self.pid, "VmHWM").unwrap().saturating_sub(self.start)
     }
 
     /// How many bytes it has now, more than at the start.
     pub fn now(&self) -> u64 {
-        field(self.pid, "VmRSS").saturating_sub(self.start)
+        resident(self.pid).unwrap().saturating_sub(self.start)
     }
 
-    /// Fails if it ever had more than this, or does not return to about what it was.
+    fn left_over(&self) -> u64 {
+        resident(self.pid).unwrap().saturating_sub(self.listening)
+    }
+
+    /// Fails if it ever had so much more than before the attack, or does not return to about what it had when it began to
+    /// listen.
     pub fn held(&self, attack: &str, most: u64) {
         let peak = self.peak();
         let begin = Instant::now();
         // Allocators return memory after a while.
-        while self.now() > LEFT_OVER && begin.elapsed() < Duration::from_secs(60) {
+        while self.left_over() > LEFT_OVER && begin.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(50));
         }
-        let (now, time) = (self.now(), begin.elapsed());
+        let (left, time) = (self.left_over(), begin.elapsed());
         println!(
-            "{attack}: peak {} MiB, {} MiB after {time:?}",
-            peak / MIB,
-            now / MIB
+            "{attack}: peak {} MiB, {left} bytes are left over after {time:?}",
+            peak / MIB
         );
         assert!(
             peak <= most,
@@ -57,16 +67,20 @@ impl Memory {
             most / MIB
         );
         assert!(
-            now <= LEFT_OVER,
-            "{} MiB are left over from {attack}",
-            now / MIB
+            left <= LEFT_OVER,
+            "{left} bytes are left over from {attack}"
         );
     }
 }
 
-fn field(pid: u32, name: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(name));
-    let text = line.unwrap().trim_start_matches(':').trim();
-    text.trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+/// How many bytes of memory a process has, if it runs and the system says so.
+pub(crate) fn resident(pid: u32) -> Option<u64> {
+    field(pid, "VmRSS")
+}
+
+fn field(pid: u32, name: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let text = status.lines().find_map(|line| line.strip_prefix(name))?;
+    let text = text.trim_start_matches(':').trim();
+    Some(text.trim_end_matches(" kB").parse::<u64>().unwrap() << 10)
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::{postgres::Database, programs};
+use crate::{memory, postgres::Database, programs};
 
 /// How long a server may take to listen, and to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -144,6 +144,7 @@ impl Setup {
             readers: Vec::new(),
             child: None,
             base_url: String::new(),
+            listening_with: None,
         };
         server.launch();
         server
@@ -160,6 +161,8 @@ pub struct Server {
     readers: Vec<JoinHandle<()>>,
     child: Option<Child>,
     base_url: String,
+    /// The memory that the process had when it began to listen, if the system says that.
+    listening_with: Option<u64>,
 }
 
 impl Server {
@@ -189,6 +192,11 @@ impl Server {
         read.unwrap().parse().unwrap()
     }
 
+    /// The bytes of resident memory that it had when it began to listen, if the system says that; others after a restart.
+    pub fn listening_with(&self) -> Option<u64> {
+        self.listening_with
+    }
+
     /// Everything it wrote so far, of all its lives.
     pub fn output(&self) -> String {
         self.log.text()
@@ -203,6 +211,7 @@ impl Server {
             readers: Vec::new(),
             child: None,
             base_url: String::new(),
+            listening_with: None,
         };
         replica.launch();
         replica
@@ -315,6 +324,7 @@ impl Server {
             panic!("the server did not say first on stdout where it listens");
         };
         self.base_url = url;
+        self.listening_with = memory::resident(self.pid());
     }
 }
 

@@ -29,9 +29,10 @@ macro_rules! waits {
     };
 }
 
-/// The next thread by the index with runs that were behind others.
+/// The next thread by the index with runs that were behind others. No id comes before an empty one: with an OR for the
+/// first thread, the index would be walked from its beginning for each of them.
 pub(in super::super) const BEHIND: &str = "SELECT thread_id FROM runs INDEXED BY runs_behind \
-     WHERE status = 'pending' AND behind = 1 AND (?1 IS NULL OR thread_id > ?1) \
+     WHERE status = 'pending' AND behind = 1 AND thread_id > coalesce(?1, x'') \
      ORDER BY thread_id LIMIT 1";
 
 /// Runs of a thread that were behind others and are first now.
@@ -46,10 +47,11 @@ pub(super) const ADVANCE: &str = concat!(
     ")"
 );
 
-/// The next principal by the index that has runs whose turn has come.
+/// The next principal by the index that has runs whose turn has come. All texts come after the number: with an OR for
+/// the first principal, the runs of those before would be walked over each time.
 pub(in super::super) const PRINCIPAL: &str = "SELECT coalesce(principal, '') FROM runs \
      INDEXED BY runs_ready WHERE status = 'pending' AND behind = 0 \
-      AND (?1 IS NULL OR coalesce(principal, '') > ?1) ORDER BY coalesce(principal, '') LIMIT 1";
+      AND coalesce(principal, '') > coalesce(?1, 0) ORDER BY coalesce(principal, '') LIMIT 1";
 
 /// The oldest runs of a principal whose turn may have come.
 pub(in super::super) const READY: &str = "SELECT run_id, run_at, seq FROM runs INDEXED BY runs_ready \
