@@ -336,15 +336,15 @@ fn an_idle_server_asks_sqlite_for_next_to_nothing() {
 #[test]
 fn a_run_takes_few_statements_and_fewer_commits() {
     let (setup, meter) = OfPostgres::start();
-    // A run is created, ends, and has what is derived from its events stored: three transactions, the last of which the
-    // runs of a fast machine share.
+    // A run is created, ends, and has what is derived from its events stored: three transactions. On a slow machine some
+    // runs have the last of them twice, once before they end; one more for every run would be a fault.
     let bounds = Bounds {
-        run: Cost::of(12.0, 3.0),
-        turn: Cost::of(12.0, 3.0),
-        sync: Cost::of(34.0, 16.0),
-        exit: Cost::of(12.0, 3.0),
-        stateless: Cost::of(19.0, 4.0),
-        resumable: Cost::of(12.0, 3.0),
+        run: Cost::of(12.0, 3.4),
+        turn: Cost::of(12.0, 3.4),
+        sync: Cost::of(34.0, 16.4),
+        exit: Cost::of(12.0, 3.4),
+        stateless: Cost::of(19.0, 4.4),
+        resumable: Cost::of(12.0, 3.4),
         events: Cost::of(2.4, 1.0),
     };
     runs_cost_little(setup, &meter, &bounds);
@@ -361,7 +361,7 @@ fn a_run_on_sqlite_takes_few_commits() {
         exit: Cost::of(26.0, 2.4),
         stateless: Cost::of(48.0, 2.4),
         resumable: Cost::of(90.0, 2.4),
-        events: Cost::of(12.0, 1.5),
+        events: Cost::of(12.0, 2.0),
     };
     runs_cost_little(setup, &meter, &bounds);
 }
