@@ -360,7 +360,7 @@ fn a_run_on_sqlite_takes_few_commits() {
         sync: Cost::of(95.0, 13.5),
         exit: Cost::of(26.0, 2.4),
         stateless: Cost::of(48.0, 2.4),
-        resumable: Cost::of(90.0, 2.4),
+        resumable: Cost::of(100.0, 2.4),
         events: Cost::of(12.0, 2.0),
     };
     runs_cost_little(setup, &meter, &bounds);
