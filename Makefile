@@ -51,7 +51,7 @@ nextest:
 check: tools deny ## check format, lints, documentation, public surface and dependencies
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
-	$(CARGO) clippy --workspace --lib --bins --examples -- -D warnings
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	@for features in "" sqlite postgres openai models mcp otel; do \
 		echo "the library with the features: $${features:-none}"; \
 		$(CARGO) clippy --quiet --lib --no-default-features --features "$$features" -- -D warnings; \
