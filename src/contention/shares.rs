@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     permits::{Permit, Permits, Priority},
-    unlimited::within,
+    unlimited::{inherited, within, without_limit},
 };
 use crate::fail_point;
 
@@ -86,6 +86,27 @@ pub fn in_this_name<T>(work: impl Future<Output = T>) -> impl Future<Output = T>
             Err(_) => work.await,
         }
     }
+}
+
+/// Carries out a run in the name of the principal who created it: what it reads counts for that one, and waits as long
+/// as it takes for a share, since a run cannot be refused any more. It goes before no request, as in [`in_this_name`].
+/// What it writes is written by tasks that work for several runs, in nobody's name.
+pub async fn run_on_behalf_of<T>(principal: Option<Arc<str>>, run: impl Future<Output = T>) -> T {
+    match principal {
+        Some(principal) => {
+            let name = Name {
+                principal,
+                has_begun: None,
+            };
+            NAME.scope(name, without_limit(run)).await
+        }
+        None => without_limit(run).await,
+    }
+}
+
+/// What a run does on a task of its own, in the name in which the caller works and with its patience.
+pub fn in_this_run<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
+    inherited(in_this_name(work))
 }
 
 /// Calls `step` in the name of a principal: one of the many by which a body is written. As its client may take it as

@@ -12,6 +12,18 @@ pub async fn without_limit<T>(work: impl Future<Output = T>) -> T {
     WITHOUT_LIMIT.scope((), work).await
 }
 
+/// Work on a task of its own, whose waits have no limit where those of the caller have none.
+pub fn inherited<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
+    let is_limited = has_limit();
+    async move {
+        if is_limited {
+            work.await
+        } else {
+            without_limit(work).await
+        }
+    }
+}
+
 /// Whether the waits of this task have limits.
 pub fn has_limit() -> bool {
     WITHOUT_LIMIT.try_with(|()| ()).is_err()
@@ -39,5 +51,14 @@ mod tests {
         assert_eq!(wait().await, None);
         assert_eq!(without_limit(wait()).await, Some(()));
         assert_eq!(wait().await, None, "what follows has a limit again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_waits_of_a_new_task_have_a_limit_where_those_of_the_caller_have_one() {
+        let minute = Duration::from_secs(60);
+        let wait = || within(minute, sleep(10 * minute));
+        let on_a_task = async || tokio::spawn(inherited(wait())).await.unwrap();
+        assert_eq!(on_a_task().await, None);
+        assert_eq!(without_limit(on_a_task()).await, Some(()));
     }
 }

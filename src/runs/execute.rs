@@ -31,6 +31,7 @@ use super::{
 use crate::{
     assistants::{self, GraphConfig, Purpose, Registered},
     checkpoint::Slot,
+    contention::shares,
     engine::{self, Request, Tolerance},
     fail_point,
     stream::{self, Publisher, RunOwner, log::ATTEMPT_FRAMES},
@@ -174,6 +175,7 @@ impl Service {
             let span = trace::run(run.id, run.thread, run.attempt, run.traceparent());
             let mut finished = {
                 let attempt = self.attempt(&run, slot, how, &pending.handle);
+                let attempt = shares::run_on_behalf_of(run.principal.clone(), attempt);
                 let attempt = pin!(guarded(attempt).instrument(span.clone()));
                 self.unless_handed_over(&run, attempt, &pending.handle)
                     .await

@@ -25,6 +25,7 @@ use super::{
 use crate::{
     contention::{Patience, shares::Percent},
     engine::{self, node_cache::Results},
+    fail_point,
     id::{RunId, ThreadId},
     metrics::Metrics,
     stream::{
@@ -255,18 +256,22 @@ impl Service {
     /// # Errors
     /// As [`authorize`](Self::authorize).
     pub async fn authorize_repeat(&self, access: &Access, thread: ThreadId) -> Result<(), Error> {
-        let row = self
-            .shared
-            .parts
-            .tree
-            .reader()
-            .await?
-            .thread_row(thread)
-            .await?;
-        match row.filter(|row| row.deleted_at.is_none()) {
-            Some(_) => self.authorize(access, thread).await,
-            None => Ok(()),
+        if !self.is_there(thread).await? {
+            return Ok(());
         }
+        fail_point!(async "runs::repeat");
+        match self.authorize(access, thread).await {
+            // A temporary thread goes with the end of its run, which may be at this moment.
+            Err(Error::NoThread(_)) if !self.is_there(thread).await? => Ok(()),
+            checked => checked,
+        }
+    }
+
+    /// Whether a thread is there, whoever sees it.
+    async fn is_there(&self, thread: ThreadId) -> Result<bool, Error> {
+        let mut reader = self.shared.parts.tree.reader().await?;
+        let row = reader.thread_row(thread).await?;
+        Ok(row.is_some_and(|row| row.deleted_at.is_none()))
     }
 
     /// Watches a client's access to a thread while a stream is open; `None` when everything is

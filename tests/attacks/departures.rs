@@ -38,11 +38,14 @@ fn agent(client: &Client) -> String {
 }
 
 /// The statements of requests that wait for a table. Those of whoever looks for runs that wait or are lost do so too,
-/// and begin with rows that they name, and so do those that remove what is old.
+/// and begin with rows that they name, and so do those that remove what is old. The beginning of a transaction waits for
+/// nothing: the database reads statements before locks, and the one behind it is shown the next time.
 fn waiting(place: &Place, server: &Server) -> Vec<String> {
     let own = |statement: &String| {
         let text = statement.trim_start();
-        text.starts_with("WITH ") || text.starts_with("DELETE ")
+        ["WITH ", "DELETE ", "START TRANSACTION"]
+            .iter()
+            .any(|begin| text.starts_with(begin))
     };
     let mut statements = waiting_statements(place, server);
     statements.retain(|one| !own(one));

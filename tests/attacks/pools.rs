@@ -304,3 +304,46 @@ fn reads_that_do_not_end_for_two_leases_stop_no_commit_and_cost_no_lease() {
         ok(reader.get(&format!("/threads/{thread}/state")), 200);
     }
 }
+
+/// Threads of one principal, each with a run that begins to read its state.
+const BEGUN: usize = 6;
+
+/// What a run reads counts for the principal who created it, and waits for its share for longer than a request may.
+#[test]
+fn reads_of_runs_leave_connections_to_another_and_none_of_them_fails() {
+    let place = Place::postgres();
+    let gate = Gate::new();
+    let setup = Setup::example("reference_server")
+        .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b")
+        // Four of them are for reads, and two of those are for one principal.
+        .env("BACKSTITCH_CONNECTIONS", "10")
+        .env("BACKSTITCH_REQUEST_WAIT", LIMIT.to_string());
+    let mut server = place.start(setup);
+    let ann = Client::of(&server).with_key("key-a");
+    let threads = [(); BEGUN].map(|()| {
+        let thread = ann.thread();
+        ann.run(&thread, &slow(1, 1));
+        thread
+    });
+    // The process that goes on has none of these states in memory.
+    server.restart_with("FAILPOINTS", &gate.at("checkpoints::page"));
+    let [ann, bob] = ["key-a", "key-b"].map(|key| Client::of(&server).with_key(key));
+    let own = bob.thread();
+    let closed = gate.close();
+    for thread in &threads {
+        background(&ann, thread, &slow(1, 1));
+    }
+    until("the runs have their share", || reached(&server) == 2);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2 * LIMIT) {
+        ok(bob.get(&format!("/threads/{own}")), 200);
+        std::thread::sleep(PAUSE);
+    }
+    assert_eq!(reached(&server), 2, "the others wait outside");
+    drop(closed);
+    let ended = || {
+        let sql = "SELECT count(*)::text FROM runs WHERE status = 'success'";
+        number(&place, &server, sql)
+    };
+    until("all runs have succeeded", || ended() == 2 * BEGUN);
+}

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use test_support::client::{Answer, Client};
 use test_support::place::{Place, serve};
 use test_support::server::Setup;
+use test_support::tables;
 use test_support::talk::{self, ok, until};
 
 on_both_storages!(
@@ -21,6 +22,7 @@ on_both_storages!(
     a_refusal_is_kept_too,
     what_was_too_much_is_tried_again_with_its_key,
     a_repeated_run_is_the_first_run,
+    a_repeated_run_is_the_first_run_though_its_thread_goes_meanwhile,
     a_repeated_stream_joins_the_run_that_was_created,
     a_repeated_wait_gives_the_end_of_the_run_that_was_created,
     a_run_whose_creator_was_killed_is_found_again,
@@ -209,6 +211,39 @@ fn a_repeated_run_is_the_first_run(place: &Place) {
     let place = format!("{path}/{run}");
     assert_eq!(second.header("content-location"), Some(&*place));
     assert_eq!(runs(&client, &thread).len(), 1);
+}
+
+fn a_repeated_run_is_the_first_run_though_its_thread_goes_meanwhile(place: &Place) {
+    let gate = tempfile::tempdir().unwrap();
+    let closed = gate.path().join("closed");
+    let setup = Setup::example("reference_server")
+        .env("BACKSTITCH_API_KEYS", "ann=key-a")
+        .env(
+            "FAILPOINTS",
+            format!("runs::repeat=while({})", closed.display()),
+        );
+    let server = place.start(setup);
+    let client = Client::of(&server).with_key("key-a");
+    let body = talk::slow(3_600_000, 1);
+    let first = post(&client, "/runs", "k", &body).json();
+    let (thread, run) = (&first["thread_id"], &first["run_id"]);
+    std::fs::write(&closed, "").unwrap();
+    thread::scope(|scope| {
+        let again = scope.spawn(|| post(&client, "/runs", "k", &body));
+        until("the thread was looked up", || {
+            server.output().contains("a fail point was reached")
+        });
+        let cancel = json!({"thread_id": thread, "run_ids": [run]});
+        let cancel = client.post("/runs/cancel", &cancel);
+        assert!(cancel.status < 300, "{}", cancel.text());
+        let threads = "SELECT CAST(count(*) AS text) FROM threads WHERE deleted_at IS NULL";
+        until("the thread is gone", || {
+            tables::rows(place, &server, threads)[0][0].as_deref() == Some("0")
+        });
+        std::fs::remove_file(&closed).unwrap();
+        let again = again.join().unwrap();
+        assert_eq!(ok(again, 200), first);
+    });
 }
 
 fn a_repeated_stream_joins_the_run_that_was_created(place: &Place) {

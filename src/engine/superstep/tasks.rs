@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     checkpoint::Source,
+    contention::shares,
     engine::{
         apply::Writes,
         callback, emit,
@@ -164,7 +165,7 @@ fn spawn(set: &mut JoinSet<(usize, TaskResult)>, execution: &Execution, index: u
         context.recovery.finish(id);
         (index, result)
     };
-    set.spawn(work.in_current_span());
+    set.spawn(shares::in_this_run(work).in_current_span());
 }
 
 /// Error handlers of tasks that failed by now, as tasks of this superstep. The failures are durable
