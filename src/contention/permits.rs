@@ -1,5 +1,6 @@
 //! Permits by name: there are as many of each name, and who finds none waits in a line. Those who have begun their
-//! work go before those who have not, but for one in a while; else first come first served.
+//! work go before those who have not, and these before those who can wait, but for one in a while; else first come
+//! first served. Those who can wait leave one permit to the others, where there is more than one.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -9,7 +10,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// So many who have begun are served in a row while others wait: some of them go on for long, one turn after another.
+/// So many of one priority are served in a row while others wait: some go on for long, one turn after another.
 const IN_A_ROW: usize = 16;
 
 /// So many permits of each name.
@@ -27,14 +28,16 @@ struct State {
     last: u64,
 }
 
-/// The permits of one name. While somebody waits all of them are taken.
+/// The permits of one name. While somebody waits who cannot wait for ever all of them are taken.
 #[derive(Debug, Default)]
 struct Line {
     taken: usize,
-    /// How many of those who have begun were served since one was that had not, while there was one.
-    passed: usize,
-    begun: VecDeque<Waiter>,
-    new: VecDeque<Waiter>,
+    /// How many of them by those who can wait.
+    by_patient: usize,
+    /// Those of each priority, those first who go first.
+    waiting: [VecDeque<Waiter>; 3],
+    /// How many of each were served in a row while others waited behind them.
+    passed: [usize; 3],
 }
 
 /// Numbers grow from the front of a line to its end.
@@ -49,8 +52,15 @@ struct Waiter {
 pub enum Priority {
     /// Before all that have not begun: it is part of work that was given something already.
     Begun,
-    /// Behind all others.
+    /// Before those who can wait.
     New,
+    /// Behind all others.
+    CanWait,
+}
+
+impl Priority {
+    /// Those first who go first.
+    const ALL: [Self; 3] = [Self::Begun, Self::New, Self::CanWait];
 }
 
 /// One permit; the next one has it when this is dropped.
@@ -58,11 +68,12 @@ pub enum Priority {
 pub struct Permit {
     of: Arc<Permits>,
     name: Arc<str>,
+    priority: Priority,
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.of.pass_on(&self.name);
+        self.of.pass_on(&self.name, self.priority);
     }
 }
 
@@ -94,7 +105,7 @@ impl Permits {
 
     /// A permit of a name, if one is left.
     pub fn try_take(self: &Arc<Self>, name: &Arc<str>) -> Option<Permit> {
-        self.take_in(&mut self.state.lock(), name)
+        self.take_in(&mut self.state.lock(), name, Priority::New)
     }
 
     /// A permit of a name as soon as it is this one's turn. Who stops to wait has taken nothing.
@@ -103,7 +114,7 @@ impl Permits {
             let (turn, passed) = oneshot::channel();
             let number = {
                 let mut state = self.state.lock();
-                if let Some(permit) = self.take_in(&mut state, name) {
+                if let Some(permit) = self.take_in(&mut state, name, priority) {
                     return permit;
                 }
                 state.add(name, priority, turn)
@@ -121,27 +132,44 @@ impl Permits {
         }
     }
 
-    fn take_in(self: &Arc<Self>, state: &mut State, name: &Arc<str>) -> Option<Permit> {
-        let taken = state.lines.get(name).map_or(0, |line| line.taken);
-        (taken < self.each).then(|| {
-            state.lines.entry(name.clone()).or_default().taken += 1;
-            self.permit(name)
+    /// How many those who can wait may have.
+    fn of_patient(&self) -> usize {
+        (self.each - 1).max(1)
+    }
+
+    fn take_in(
+        self: &Arc<Self>,
+        state: &mut State,
+        name: &Arc<str>,
+        priority: Priority,
+    ) -> Option<Permit> {
+        let (taken, by_patient) = state
+            .lines
+            .get(name)
+            .map_or((0, 0), |line| (line.taken, line.by_patient));
+        let may = priority != Priority::CanWait || by_patient < self.of_patient();
+        (may && taken < self.each).then(|| {
+            let line = state.lines.entry(name.clone()).or_default();
+            line.taken += 1;
+            line.by_patient += usize::from(priority == Priority::CanWait);
+            self.permit(name, priority)
         })
     }
 
-    fn permit(self: &Arc<Self>, name: &Arc<str>) -> Permit {
+    fn permit(self: &Arc<Self>, name: &Arc<str>, priority: Priority) -> Permit {
         Permit {
             of: self.clone(),
             name: name.clone(),
+            priority,
         }
     }
 
     /// Gives a permit that was dropped to the next one in the line of its name.
-    fn pass_on(self: &Arc<Self>, name: &Arc<str>) {
-        let next = self.state.lock().next(name);
-        if let Some(waiter) = next {
+    fn pass_on(self: &Arc<Self>, name: &Arc<str>, priority: Priority) {
+        let next = self.state.lock().next(name, priority, self.of_patient());
+        if let Some((waiter, priority)) = next {
             // Who has left meanwhile passes it on.
-            drop(waiter.turn.send(self.permit(name)));
+            drop(waiter.turn.send(self.permit(name, priority)));
         }
     }
 }
@@ -155,14 +183,25 @@ impl State {
         number
     }
 
-    /// Who has a permit next that was given back; if nobody waits it is free.
-    fn next(&mut self, name: &str) -> Option<Waiter> {
+    /// Who has a permit next that was given back; if nobody waits who may have it, it is free.
+    fn next(
+        &mut self,
+        name: &str,
+        given_back: Priority,
+        of_patient: usize,
+    ) -> Option<(Waiter, Priority)> {
         let line = self.lines.get_mut(name)?;
-        let next = line.next();
-        if next.is_none() {
-            line.taken -= 1;
-            if line.taken == 0 {
-                self.lines.remove(name);
+        line.by_patient -= usize::from(given_back == Priority::CanWait);
+        let next = line.next(of_patient);
+        match &next {
+            Some((_, priority)) => {
+                line.by_patient += usize::from(*priority == Priority::CanWait);
+            }
+            None => {
+                line.taken -= 1;
+                if line.taken == 0 {
+                    self.lines.remove(name);
+                }
             }
         }
         next
@@ -171,21 +210,23 @@ impl State {
 
 impl Line {
     fn of(&mut self, priority: Priority) -> &mut VecDeque<Waiter> {
-        match priority {
-            Priority::Begun => &mut self.begun,
-            Priority::New => &mut self.new,
-        }
+        &mut self.waiting[priority as usize]
     }
 
-    fn next(&mut self) -> Option<Waiter> {
-        if self.passed < IN_A_ROW
-            && let Some(begun) = self.begun.pop_front()
-        {
-            self.passed += usize::from(!self.new.is_empty());
-            return Some(begun);
+    fn next(&mut self, of_patient: usize) -> Option<(Waiter, Priority)> {
+        let mut waits = Priority::ALL.map(|priority| !self.of(priority).is_empty());
+        waits[Priority::CanWait as usize] &= self.by_patient < of_patient;
+        for (at, priority) in Priority::ALL.into_iter().enumerate() {
+            let others_wait = waits[at + 1..].contains(&true);
+            if !waits[at] || others_wait && self.passed[at] >= IN_A_ROW {
+                self.passed[at] = 0;
+                continue;
+            }
+            self.passed[at] += usize::from(others_wait);
+            let next = self.of(priority).pop_front();
+            return next.map(|waiter| (waiter, priority));
         }
-        self.passed = 0;
-        self.new.pop_front().or_else(|| self.begun.pop_front())
+        None
     }
 
     fn leave(&mut self, priority: Priority, number: u64) {
@@ -226,9 +267,9 @@ mod tests {
         let ann: Arc<str> = "ann".into();
         let mut held = permits.try_take(&ann);
         let of = |priority| waiter(&permits, &ann, priority);
-        use Priority::{Begun, New};
-        let mut all = [of(New), of(New), of(Begun), of(New), of(Begun)];
-        for at in [2, 4, 0, 1, 3] {
+        use Priority::{Begun, CanWait, New};
+        let mut all = [of(CanWait), of(New), of(New), of(Begun), of(New), of(Begun)];
+        for at in [3, 5, 1, 2, 4, 0] {
             drop(held);
             held = now(&mut all[at]);
             assert!(held.is_some(), "{at}");
@@ -237,21 +278,52 @@ mod tests {
     }
 
     #[test]
-    fn those_who_go_on_for_long_do_not_keep_new_ones_waiting_for_ever() {
-        let permits = Permits::new(1);
-        let ann: Arc<str> = "ann".into();
-        let mut held = permits.try_take(&ann);
-        let mut new = waiter(&permits, &ann, Priority::New);
-        for _ in 0..IN_A_ROW {
-            let mut begun = waiter(&permits, &ann, Priority::Begun);
+    fn those_who_go_on_for_long_do_not_keep_others_waiting_for_ever() {
+        use Priority::{Begun, CanWait, New};
+        for (first, behind) in [(Begun, New), (Begun, CanWait), (New, CanWait)] {
+            let permits = Permits::new(1);
+            let ann: Arc<str> = "ann".into();
+            let mut held = permits.try_take(&ann);
+            let mut other = waiter(&permits, &ann, behind);
+            for _ in 0..IN_A_ROW {
+                let mut next = waiter(&permits, &ann, first);
+                drop(held);
+                assert!(now(&mut other).is_none());
+                held = now(&mut next);
+                assert!(held.is_some());
+            }
+            let _next = waiter(&permits, &ann, first);
             drop(held);
-            assert!(now(&mut new).is_none());
-            held = now(&mut begun);
-            assert!(held.is_some());
+            assert!(now(&mut other).is_some(), "{first:?} {behind:?}");
         }
-        let _begun = waiter(&permits, &ann, Priority::Begun);
-        drop(held);
-        assert!(now(&mut new).is_some());
+    }
+
+    #[test]
+    fn those_who_can_wait_leave_one_to_the_others() {
+        use Priority::{CanWait, New};
+        let permits = Permits::new(3);
+        let ann: Arc<str> = "ann".into();
+        let take = |priority| {
+            let mut wait = Box::pin(permits.wait(&ann, priority));
+            (&mut wait).now_or_never()
+        };
+        let mut held = vec![take(CanWait).unwrap(), take(CanWait).unwrap()];
+        let mut patient = waiter(&permits, &ann, CanWait);
+        let new = take(New).unwrap();
+        let mut next = waiter(&permits, &ann, New);
+        drop(new);
+        let new = now(&mut next).unwrap();
+        drop(new);
+        assert!(now(&mut patient).is_none(), "one is left to the others");
+        drop(held.pop());
+        held.extend(now(&mut patient));
+        assert_eq!(held.len(), 2);
+        let new = take(New).unwrap();
+        drop((held, new));
+        assert!(permits.state.lock().lines.is_empty());
+        let alone = Permits::new(1);
+        let of_one = alone.wait(&ann, CanWait);
+        assert!(Box::pin(of_one).now_or_never().is_some());
     }
 
     #[test]
@@ -283,7 +355,8 @@ mod tests {
         let names = || permits.state.lock().lines.len();
         assert_eq!(names(), 1, "bob has none");
         drop(waits);
-        assert_eq!(permits.state.lock().lines[&ann].new.len(), 0);
+        let left = permits.state.lock().lines[&ann].waiting[Priority::New as usize].len();
+        assert_eq!(left, 0);
         drop(held);
         assert_eq!(names(), 0);
     }
@@ -298,11 +371,8 @@ mod tests {
             let (permits, taken) = (permits.clone(), taken.clone());
             tokio::spawn(async move {
                 let ann: Arc<str> = "ann".into();
-                let priority = if at.is_multiple_of(2) {
-                    Priority::Begun
-                } else {
-                    Priority::New
-                };
+                use Priority::{Begun, CanWait, New};
+                let priority = [Begun, New, CanWait][at % 3];
                 for round in 0..200 {
                     let mut wait = permits.wait(&ann, priority).boxed();
                     tokio::task::yield_now().await;

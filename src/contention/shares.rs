@@ -9,6 +9,9 @@ use std::{
     time::Duration,
 };
 
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tracing::Instrument;
+
 use super::{
     permits::{Permit, Permits, Priority},
     unlimited::{inherited, within, without_limit},
@@ -19,26 +22,39 @@ use crate::fail_point;
 #[derive(Clone)]
 struct Name {
     principal: Arc<str>,
-    /// Whether the request that it carries out has had a share; none where it works for no request.
-    has_begun: Option<Arc<AtomicBool>>,
+    work: Work,
+}
+
+#[derive(Clone)]
+enum Work {
+    /// For a request, of which this says whether it has had a share.
+    Request(Arc<AtomicBool>),
+    /// For something that is shown for as long as its client likes.
+    Following,
+    /// For a run, until it is cancelled.
+    Run(CancellationToken),
 }
 
 impl Name {
     fn priority(&self) -> Priority {
-        let has_begun = self.has_begun.as_ref();
-        if has_begun.is_some_and(|begun| begun.load(Ordering::Relaxed)) {
-            Priority::Begun
-        } else {
-            Priority::New
+        match &self.work {
+            Work::Request(has_begun) if has_begun.load(Ordering::Relaxed) => Priority::Begun,
+            Work::Request(_) | Work::Following => Priority::New,
+            Work::Run(_) => Priority::CanWait,
         }
     }
 
     /// Marks that its request has had a share; whether this was the first one.
     fn begin(&self) -> bool {
-        let begun = self.has_begun.as_ref();
-        begun.is_some_and(|begun| !begun.swap(true, Ordering::Relaxed))
+        match &self.work {
+            Work::Request(has_begun) => !has_begun.swap(true, Ordering::Relaxed),
+            Work::Following | Work::Run(_) => false,
+        }
     }
 }
+
+/// The name of cancelled runs, which no principal has.
+const CANCELLED: &str = "";
 
 tokio::task_local! {
     static NAME: Name;
@@ -61,7 +77,7 @@ pub async fn on_behalf_of<T>(principal: Option<Arc<str>>, request: impl Future<O
         Some(principal) => {
             let name = Name {
                 principal,
-                has_begun: Some(Arc::default()),
+                work: Work::Request(Arc::default()),
             };
             NAME.scope(name, request).await
         }
@@ -79,7 +95,7 @@ pub fn in_this_name<T>(work: impl Future<Output = T>) -> impl Future<Output = T>
             Ok(principal) => {
                 let name = Name {
                     principal,
-                    has_begun: None,
+                    work: Work::Following,
                 };
                 NAME.scope(name, work).await
             }
@@ -89,24 +105,50 @@ pub fn in_this_name<T>(work: impl Future<Output = T>) -> impl Future<Output = T>
 }
 
 /// Carries out a run in the name of the principal who created it: what it reads counts for that one, and waits as long
-/// as it takes for a share, since a run cannot be refused any more. It goes before no request, as in [`in_this_name`].
-/// What it writes is written by tasks that work for several runs, in nobody's name.
-pub async fn run_on_behalf_of<T>(principal: Option<Arc<str>>, run: impl Future<Output = T>) -> T {
+/// as it takes for a share, since a run cannot be refused any more, behind the requests of its principal, to whom runs
+/// leave one. Whoever cancels it waits for its end: then it waits among the cancelled runs of all principals, who have a
+/// share of their own. Supersteps are written by tasks that work for several runs, in nobody's name.
+///
+/// Without a principal there is nobody else to leave anything to.
+pub async fn run_on_behalf_of<T>(
+    principal: Option<Arc<str>>,
+    cancel: CancellationToken,
+    run: impl Future<Output = T>,
+) -> T {
     match principal {
         Some(principal) => {
-            let name = Name {
-                principal,
-                has_begun: None,
-            };
-            NAME.scope(name, without_limit(run)).await
+            let work = Work::Run(cancel);
+            NAME.scope(Name { principal, work }, without_limit(run))
+                .await
         }
-        None => without_limit(run).await,
+        None => run.await,
     }
 }
 
 /// What a run does on a task of its own, in the name in which the caller works and with its patience.
 pub fn in_this_run<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
-    inherited(in_this_name(work))
+    let name = NAME.try_with(Name::clone);
+    let work = inherited(work);
+    async move {
+        match name {
+            Ok(name) => NAME.scope(name, work).await,
+            Err(_) => work.await,
+        }
+    }
+}
+
+/// The same on a new task, which ends with this future. Nodes decide themselves which of their futures they poll, and
+/// one that they leave alone for a while would keep its share from all others of the run for as long.
+pub async fn apart_in_this_run<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> T {
+    let task = tokio::spawn(in_this_run(work).in_current_span());
+    match AbortOnDropHandle::new(task).await {
+        Ok(done) => done,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // The runtime stops, and this task with it.
+        Err(_) => std::future::pending().await,
+    }
 }
 
 /// Calls `step` in the name of a principal: one of the many by which a body is written. As its client may take it as
@@ -114,7 +156,7 @@ pub fn in_this_run<T>(work: impl Future<Output = T>) -> impl Future<Output = T> 
 pub fn step_on_behalf_of<T>(principal: &Arc<str>, step: impl FnOnce() -> T) -> T {
     let name = Name {
         principal: principal.clone(),
-        has_begun: None,
+        work: Work::Following,
     };
     NAME.sync_scope(name, step)
 }
@@ -146,7 +188,9 @@ impl Default for Percent {
 
 /// The principal has its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("other requests of the same principal use its share of the connections to the database")]
+#[error(
+    "other requests and runs of the same principal use its share of the connections to the database"
+)]
 pub struct Full;
 
 /// The shares of principals in a number of things.
@@ -182,6 +226,21 @@ impl Shares {
         })
     }
 
+    async fn permit(&self, name: &Name) -> Permit {
+        let own = self.0.wait(&name.principal, name.priority());
+        let Work::Run(cancel) = &name.work else {
+            return own.await;
+        };
+        let cancelled = async {
+            cancel.cancelled().await;
+            self.0.wait(&CANCELLED.into(), Priority::CanWait).await
+        };
+        tokio::select! {
+            permit = own => permit,
+            permit = cancelled => permit,
+        }
+    }
+
     /// One more for the principal in whose name this task works, when it has less than its share.
     ///
     /// # Errors
@@ -190,8 +249,7 @@ impl Shares {
         let Ok(name) = NAME.try_with(Name::clone) else {
             return Ok(Share { _permit: None });
         };
-        let permit = self.0.wait(&name.principal, name.priority());
-        let permit = within(limit, permit).await.ok_or(Full)?;
+        let permit = within(limit, self.permit(&name)).await.ok_or(Full)?;
         if name.begin() {
             fail_point!(async "shares::begun");
         }
@@ -202,142 +260,4 @@ impl Shares {
 }
 
 #[cfg(test)]
-mod tests {
-    use futures::FutureExt;
-    use tokio::time::Instant;
-
-    use super::*;
-
-    const LIMIT: Duration = Duration::from_secs(1);
-
-    #[tokio::test(start_paused = true)]
-    async fn a_principal_waits_at_its_half_and_others_do_not() {
-        let shares = Shares::of(4);
-        let (ann, bob): (Arc<str>, Arc<str>) = ("ann".into(), "bob".into());
-        let take = |principal: &Arc<str>| {
-            let shares = shares.clone();
-            on_behalf_of(
-                Some(principal.clone()),
-                async move { shares.wait(LIMIT).await },
-            )
-        };
-        let first = take(&ann).await.unwrap();
-        let _second = take(&ann).await.unwrap();
-        assert_eq!(take(&ann).await.unwrap_err(), Full);
-        assert_eq!(shares.take(Some(&ann)).unwrap_err(), Full);
-        take(&bob).await.unwrap();
-        drop(first);
-        take(&ann).await.unwrap();
-    }
-
-    #[test]
-    fn the_share_is_so_many_percent_and_never_nothing() {
-        let ann: Arc<str> = "ann".into();
-        for percent in [1, 25, 50, 100] {
-            for number in 1..=50 {
-                let shares = Shares::of_each(Percent::new(percent).of(number));
-                let taken: Vec<_> = std::iter::from_fn(|| shares.take(Some(&ann)).ok()).collect();
-                let most = (number * percent / 100).max(1);
-                assert_eq!(taken.len(), most, "{percent} % of {number}");
-            }
-        }
-        assert_eq!(Percent::new(100).of(usize::MAX), usize::MAX);
-        assert_eq!(Percent::default().of(usize::MAX), usize::MAX / 2);
-    }
-
-    /// Waits for a share and has it for a second, as often as it is told; when each time ended.
-    async fn reads(shares: Shares, times: usize) -> Vec<u64> {
-        let mut ends = vec![];
-        for _ in 0..times {
-            let share = shares.wait(10 * LIMIT).await.unwrap();
-            tokio::time::sleep(LIMIT).await;
-            drop(share);
-            ends.push(START.with(|start| start.elapsed().as_secs()));
-        }
-        ends
-    }
-
-    tokio::task_local! {
-        static START: Instant;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_request_that_has_begun_goes_before_new_ones_and_a_stream_does_not() {
-        let shares = Shares::of(1);
-        let ann: Arc<str> = "ann".into();
-        let request = || on_behalf_of(Some(ann.clone()), reads(shares.clone(), 2));
-        let stream = || {
-            let reads = reads(shares.clone(), 2);
-            on_behalf_of(Some(ann.clone()), async { in_this_name(reads).await })
-        };
-        let requests = async { tokio::join!(biased; request(), request(), request()) };
-        let ends = START.scope(Instant::now(), requests).await;
-        // The share was handed on at once, and no third request begins before those two have ended.
-        assert_eq!(ends, (vec![1, 3], vec![2, 4], vec![5, 6]));
-        let beside = async { tokio::join!(biased; stream(), request(), stream()) };
-        let ends = START.scope(Instant::now(), beside).await;
-        assert_eq!(ends, (vec![1, 5], vec![2, 4], vec![3, 6]));
-    }
-
-    #[tokio::test]
-    async fn who_has_had_a_share_of_one_thing_goes_first_at_others_and_its_steps_do_not() {
-        let (reads, trees) = (Shares::of(1), Shares::of(1));
-        let ann: Arc<str> = "ann".into();
-        let held = trees.take(Some(&ann)).unwrap();
-        let of_ann = |work| on_behalf_of(Some(ann.clone()), work);
-        let mut new = Box::pin(of_ann(trees.wait(LIMIT).boxed()));
-        assert!((&mut new).now_or_never().is_none());
-        let mut step = trees.wait(LIMIT).boxed();
-        let mut poll_step = || step_on_behalf_of(&ann, || (&mut step).now_or_never());
-        assert!(poll_step().is_none());
-        let begun = async {
-            reads.wait(LIMIT).await?;
-            trees.wait(LIMIT).await
-        };
-        let mut begun = Box::pin(of_ann(begun.boxed()));
-        assert!((&mut begun).now_or_never().is_none());
-        drop(held);
-        let held = begun.now_or_never().unwrap();
-        assert!((&mut new).now_or_never().is_none());
-        drop(held);
-        let held = new.now_or_never().unwrap();
-        assert!(poll_step().is_none());
-        drop(held);
-        assert!(poll_step().is_some());
-    }
-
-    #[tokio::test]
-    async fn a_new_task_and_each_step_of_a_body_work_in_the_name_they_are_given() {
-        let shares = Shares::of(1);
-        let ann: Arc<str> = "ann".into();
-        let held = shares.take(Some(&ann)).unwrap();
-        let wait = {
-            let shares = shares.clone();
-            move || {
-                let shares = shares.clone();
-                async move { shares.wait(Duration::ZERO).await.map(drop) }
-            }
-        };
-        let spawn = |work| async { tokio::spawn(work).await.unwrap() };
-        let of_nobody = on_behalf_of(Some(ann.clone()), async { spawn(wait().boxed()).await });
-        assert_eq!(of_nobody.await, Ok(()));
-        let of_ann = async { spawn(in_this_name(wait()).boxed()).await };
-        assert_eq!(on_behalf_of(Some(ann.clone()), of_ann).await, Err(Full));
-        let mut step = Box::pin(wait());
-        let first = step_on_behalf_of(&ann, || (&mut step).now_or_never());
-        assert_ne!(first, Some(Ok(())));
-        drop((step, held));
-        let freed = step_on_behalf_of(&ann, || wait().now_or_never());
-        assert_eq!(freed, Some(Ok(())));
-    }
-
-    #[tokio::test]
-    async fn who_works_for_nobody_takes_all() {
-        let shares = Shares::of(2);
-        let mut all = vec![];
-        for _ in 0..5 {
-            all.push(shares.wait(LIMIT).await.unwrap());
-            all.push(shares.take(None).unwrap());
-        }
-    }
-}
+mod tests;

@@ -7,7 +7,7 @@ tokio::task_local! {
 }
 
 /// Work whose waits have no limit of time: for shares of principals, for connections to the database and for memory.
-/// Nobody else may wait for what it has meanwhile, and whoever it waits for must come to an end by itself.
+/// Whoever it waits for must come to an end by itself, and not wait for what it has meanwhile.
 pub async fn without_limit<T>(work: impl Future<Output = T>) -> T {
     WITHOUT_LIMIT.scope((), work).await
 }

@@ -175,7 +175,6 @@ impl Service {
             let span = trace::run(run.id, run.thread, run.attempt, run.traceparent());
             let mut finished = {
                 let attempt = self.attempt(&run, slot, how, &pending.handle);
-                let attempt = shares::run_on_behalf_of(run.principal.clone(), attempt);
                 let attempt = pin!(guarded(attempt).instrument(span.clone()));
                 self.unless_handed_over(&run, attempt, &pending.handle)
                     .await
@@ -315,8 +314,9 @@ impl Service {
             .map_err(|error| Error::Invalid(format!("the stored request: {error}")))?;
         let registered = self.made_graph_of(run, &kwargs).await?;
         fail_point!("runs::claimed");
-        // It may wait for memory that other runs have, which end in their time.
-        let mut start = self.starting_point(run, slot, &kwargs, handle).await?;
+        // It may wait for memory and connections that other runs have, which end in their time.
+        let start = self.starting_point(run, slot, &kwargs, handle).boxed();
+        let mut start = in_its_name(run, handle, start).await?;
         if run.temporary {
             // Nothing of it stays, so no message is looked up.
             start.index = None;
@@ -361,7 +361,7 @@ impl Service {
             cancel: handle.cancel.clone(),
         };
         let work = engine::run(request, Some(start));
-        let mut work = Box::pin(work);
+        let mut work = Box::pin(in_its_name(run, handle, Box::pin(work)));
         let limit = self.inner.options.timeout;
         let finished = match tokio::time::timeout(limit, &mut work).await {
             Ok(finished) => finished,
@@ -379,6 +379,15 @@ impl Service {
         };
         Ok((registered, finished))
     }
+}
+
+/// What an attempt of a run does, in the name of the principal who created the run.
+fn in_its_name<T>(
+    run: &Run,
+    handle: &RunHandle,
+    work: impl Future<Output = T>,
+) -> impl Future<Output = T> {
+    shares::run_on_behalf_of(run.principal.clone(), handle.cancel.clone(), work)
 }
 
 fn record_end(span: &Span, finished: Option<&AttemptEnd>) {

@@ -315,8 +315,8 @@ fn reads_of_runs_leave_connections_to_another_and_none_of_them_fails() {
     let gate = Gate::new();
     let setup = Setup::example("reference_server")
         .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b")
-        // Four of them are for reads, and two of those are for one principal.
-        .env("BACKSTITCH_CONNECTIONS", "10")
+        // Six of them are for reads, and three of those are for one principal, whose runs leave one to its requests.
+        .env("BACKSTITCH_CONNECTIONS", "15")
         .env("BACKSTITCH_REQUEST_WAIT", LIMIT.to_string());
     let mut server = place.start(setup);
     let ann = Client::of(&server).with_key("key-a");
@@ -328,22 +328,32 @@ fn reads_of_runs_leave_connections_to_another_and_none_of_them_fails() {
     // The process that goes on has none of these states in memory.
     server.restart_with("FAILPOINTS", &gate.at("checkpoints::page"));
     let [ann, bob] = ["key-a", "key-b"].map(|key| Client::of(&server).with_key(key));
-    let own = bob.thread();
+    // Reads of threads without a state pass the gate.
+    let (hers, his) = (ann.thread(), bob.thread());
     let closed = gate.close();
-    for thread in &threads {
-        background(&ann, thread, &slow(1, 1));
-    }
+    let runs = threads
+        .each_ref()
+        .map(|thread| background(&ann, thread, &slow(1, 1)));
     until("the runs have their share", || reached(&server) == 2);
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(2 * LIMIT) {
-        ok(bob.get(&format!("/threads/{own}")), 200);
+        ok(bob.get(&format!("/threads/{his}")), 200);
+        ok(ann.get(&format!("/threads/{hers}")), 200);
         std::thread::sleep(PAUSE);
     }
     assert_eq!(reached(&server), 2, "the others wait outside");
+    // One that is cancelled reads at once what it ends with.
+    let last = format!("/threads/{}/runs/{}", threads[BEGUN - 1], runs[BEGUN - 1]);
+    let cancel = ann.send("POST", &format!("{last}/cancel"), &[], b"");
+    assert_eq!(cancel.status, 202, "{}", cancel.text());
+    until("it reads", || reached(&server) > 2);
     drop(closed);
     let ended = || {
         let sql = "SELECT count(*)::text FROM runs WHERE status = 'success'";
         number(&place, &server, sql)
     };
-    until("all runs have succeeded", || ended() == 2 * BEGUN);
+    until("all others have succeeded", || ended() == 2 * BEGUN - 1);
+    until("it has ended", || {
+        ok(ann.get(&last), 200)["status"] == "interrupted"
+    });
 }

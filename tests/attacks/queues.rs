@@ -104,7 +104,7 @@ impl Cost {
 }
 
 /// Runs whose cost is looked at.
-const RUNS: usize = 30;
+const RUNS: usize = 15;
 
 /// The processor time that a server has taken, and the sessions of its database.
 fn processor_time(place: &Place, server: &Server) -> Duration {
@@ -139,7 +139,7 @@ fn a_run_costs_the_same_however_many_are_queued(place: &Place) {
     let watch = Watch::beside(&server, &bob);
     // Some wait for a slot, and others behind a run of their branch.
     flood(&ann, 10 * rounds());
-    fill(&bob, 100);
+    fill(&bob, 50);
     // What the first ones alone have to pay.
     usual();
     Cost::of(place, &server, &bob);

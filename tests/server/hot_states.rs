@@ -12,6 +12,7 @@ on_both_storages!(
     a_hot_state_is_what_a_cold_one_is,
     who_has_lost_access_gets_no_hot_state,
     a_deleted_thread_leaves_no_hot_state,
+    a_run_names_the_parents_that_are_stored_though_it_begins_from_memory,
 );
 
 fn post(client: &Client, thread: &str, path: &str, body: &Value) -> Value {
@@ -219,4 +220,39 @@ fn what_another_process_has_changed_shows_at_once() {
     }
     ok(other.delete(&format!("/threads/{thread}")), 204);
     client.get(&format!("/threads/{thread}/state")).refused(404);
+}
+
+/// Of the checkpoints of a run in `exit` the last one is stored, and follows the one that the run began at.
+fn a_run_names_the_parents_that_are_stored_though_it_begins_from_memory(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let run = talk::with(
+        talk::with(talk::slow(1, 3), "durability", "exit"),
+        "stream_mode",
+        "checkpoints",
+    );
+    for round in 0..3 {
+        let mut events = client.open_stream(&thread, &run);
+        let named: Vec<Value> = std::iter::from_fn(|| events.event())
+            .filter(|event| event.name == "checkpoints")
+            .filter_map(|event| {
+                event.data["parent_config"]["configurable"]["checkpoint_id"]
+                    .as_str()
+                    .map(Into::into)
+            })
+            .collect();
+        let history = ok(client.get(&format!("/threads/{thread}/history")), 200);
+        let stored: Vec<&Value> = history
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|state| &state["checkpoint"]["checkpoint_id"])
+            .collect();
+        assert_eq!(stored.len(), round + 1);
+        // The first state follows none.
+        assert_eq!(named.is_empty(), round < 2);
+        for id in &named {
+            assert!(stored.contains(&id), "{id} of {stored:?}");
+        }
+    }
 }

@@ -29,6 +29,8 @@ pub async fn store_at_exit(execution: &mut Execution, leaves_rest: bool) -> Resu
     let stored = execution.current.stored;
     if execution.current.exists && stored != Some(execution.current.id) {
         let checkpoint = execution.checkpoint(stored);
+        // Those between are never stored, and the next run may begin from memory.
+        execution.current.parent = stored;
         store(execution, &writer, checkpoint, &[]).await?;
     }
     if is_left {

@@ -10,6 +10,7 @@ use crate::{
         codec::IN_MEMORY,
         frame::{self, Decoded},
     },
+    contention::shares::apart_in_this_run,
     engine::{error::Error, persist::writer::Durability, run_context::RunContext},
     id::{BranchId, CheckpointId},
 };
@@ -26,7 +27,7 @@ pub async fn at(
     ns: &Arc<str>,
     id: CheckpointId,
 ) -> Result<Option<Loaded>, Error> {
-    load(context, ns, |_| At::Id(id)).await
+    load(context, ns, move |_| At::Id(id)).await
 }
 
 /// The newest state of a namespace on the run's path.
@@ -49,7 +50,7 @@ pub async fn find(
     let Some(start) = *context.root.lock() else {
         return Ok(None);
     };
-    let at = |branch| At::Subgraph {
+    let at = move |branch| At::Subgraph {
         start,
         branch,
         before,
@@ -57,29 +58,33 @@ pub async fn find(
     load(context, ns, at).await
 }
 
+/// Reads it apart from the node that calls the graph: one that left this alone half way would keep what it has from all
+/// others of the run.
 async fn load(
     context: &RunContext,
     ns: &Arc<str>,
-    at: impl FnOnce(BranchId) -> At,
+    at: impl FnOnce(BranchId) -> At + Send + 'static,
 ) -> Result<Option<Loaded>, Error> {
-    let Some(writer) = &context.writer else {
+    let Some(writer) = context.writer.clone() else {
         return Ok(None);
     };
-    if writer.durability() != Durability::Exit {
-        // The rows it may be in, and the path to them, can still be on their way.
-        writer.flush().await?;
-    }
-    let slot = writer.slot().await;
-    let stored = writer
-        .saver()
-        .load(Query {
+    let ns = ns.clone();
+    let read = async move {
+        if writer.durability() != Durability::Exit {
+            // The rows it may be in, and the path to them, can still be on their way.
+            writer.flush().await?;
+        }
+        let slot = writer.slot().await;
+        let query = Query {
             tree: slot.tree,
             thread: slot.thread,
-            ns: ns.clone(),
+            ns,
             at: at(slot.branch),
             values: true,
-        })
-        .await?;
+        };
+        Ok::<_, Error>((slot, writer.saver().load(query).await?))
+    };
+    let (slot, stored) = apart_in_this_run(read).await?;
     let Some(mut stored) = stored else {
         return Ok(None);
     };

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
+    contention::shares::apart_in_this_run,
     engine::{
         apply::Writes,
         callback,
@@ -192,12 +193,12 @@ impl Host for TaskHost {
         let Some(host) = self.this.upgrade() else {
             return futures::future::ready(Ok(())).boxed();
         };
-        async move {
+        apart_in_this_run(async move {
             Ok(host
                 .parent
                 .store_steps(&host.context, &host.info, all)
                 .await?)
-        }
+        })
         .boxed()
     }
 
@@ -234,7 +235,10 @@ impl Host for TaskHost {
     ) -> BoxFuture<'static, anyhow::Result<()>> {
         self.sign_of_life();
         match self.context.items.clone() {
-            Some(items) => async move { items.put(&namespace, &key, value, ttl).await }.boxed(),
+            Some(items) => {
+                apart_in_this_run(async move { items.put(&namespace, &key, value, ttl).await })
+                    .boxed()
+            }
             None => no_memory(),
         }
     }
@@ -245,7 +249,9 @@ impl Host for TaskHost {
         key: String,
     ) -> BoxFuture<'static, anyhow::Result<Option<Value>>> {
         match self.context.items.clone() {
-            Some(items) => async move { items.get(&namespace, &key).await }.boxed(),
+            Some(items) => {
+                apart_in_this_run(async move { items.get(&namespace, &key).await }).boxed()
+            }
             None => no_memory(),
         }
     }
@@ -259,7 +265,8 @@ impl Host for TaskHost {
         self.sign_of_life();
         match self.context.items.clone() {
             Some(items) => {
-                async move { items.search(&namespace, query.as_deref(), limit).await }.boxed()
+                let found = async move { items.search(&namespace, query.as_deref(), limit).await };
+                apart_in_this_run(found).boxed()
             }
             None => no_memory(),
         }
