@@ -187,11 +187,11 @@ impl State {
     fn next(
         &mut self,
         name: &str,
-        given_back: Priority,
+        returned: Priority,
         of_patient: usize,
     ) -> Option<(Waiter, Priority)> {
         let line = self.lines.get_mut(name)?;
-        line.by_patient -= usize::from(given_back == Priority::CanWait);
+        line.by_patient -= usize::from(returned == Priority::CanWait);
         let next = line.next(of_patient);
         match &next {
             Some((_, priority)) => {

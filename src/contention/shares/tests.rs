@@ -1,3 +1,5 @@
+//! Shares of principals: how many one has, who goes first, and in whose name what works.
+
 use futures::FutureExt;
 use tokio::time::Instant;
 
