@@ -124,13 +124,17 @@ impl Watch {
 
     /// The same with this other client, which changes and reads an item of its own again and again.
     pub fn beside(server: &Server, other: &Client) -> Self {
-        Self::every(EVERY, server, other)
+        Self::changing([EVERY, LATER], server, other)
     }
 
-    /// The same, and how often it does that at first.
+    /// The same, and how often it does that from beginning to end.
     pub fn every(pause: Duration, server: &Server, other: &Client) -> Self {
+        Self::changing([pause; 2], server, other)
+    }
+
+    fn changing(pauses: [Duration; 2], server: &Server, other: &Client) -> Self {
         let other = other.clone();
-        Self::asking(pause, server, move |number| {
+        Self::asking(pauses, server, move |number| {
             changed_and_read(&other, number)
         })
     }
@@ -138,16 +142,16 @@ impl Watch {
     /// The same of a server that serves nobody else: whoever asks whether it lives is answered.
     pub fn probing(server: &Server) -> Self {
         let client = Client::of(server);
-        Self::asking(EVERY, server, move |_| {
+        Self::asking([EVERY, LATER], server, move |_| {
             let begin = Instant::now();
             assert_eq!(client.get("/ok").status, 200);
             begin.elapsed()
         })
     }
 
-    /// The same with requests that say how long they took.
+    /// The same with requests that say how long they took, at first and later after such pauses.
     fn asking(
-        pause: Duration,
+        [first, later]: [Duration; 2],
         server: &Server,
         request: impl Fn(usize) -> Duration + Send + 'static,
     ) -> Self {
@@ -161,8 +165,8 @@ impl Watch {
                 while waits.is_empty() || !is_over.load(Ordering::Relaxed) {
                     let waited = request(waits.len());
                     waits.push(waited);
-                    let least = if waits.len() < FIRST { EVERY } else { LATER };
-                    std::thread::sleep(pause.max(least).saturating_sub(waited));
+                    let pause = if waits.len() < FIRST { first } else { later };
+                    std::thread::sleep(pause.saturating_sub(waited));
                 }
                 waits.into_iter().collect()
             }),
