@@ -1,6 +1,6 @@
 //! Permits by name: there are as many of each name, and who finds none waits in a line. Those who have begun their
-//! work go before those who have not, and these before those who can wait, but for one in a while; else first come
-//! first served. Those who can wait leave one permit to the others, where there is more than one.
+//! work go before those who have not, and these before those who are patient, but for one in a while; else first come
+//! first served. The patient ones leave one permit to the others, where there is more than one.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -28,12 +28,12 @@ struct State {
     last: u64,
 }
 
-/// The permits of one name. While somebody waits who cannot wait for ever all of them are taken.
+/// The permits of one name. While somebody waits all of them are taken, or all that the patient ones may have.
 #[derive(Debug, Default)]
 struct Line {
     taken: usize,
-    /// How many of them by those who can wait.
-    by_patient: usize,
+    /// How many of them by patient ones.
+    patient: usize,
     /// Those of each priority, those first who go first.
     waiting: [VecDeque<Waiter>; 3],
     /// How many of each were served in a row while others waited behind them.
@@ -52,15 +52,15 @@ struct Waiter {
 pub enum Priority {
     /// Before all that have not begun: it is part of work that was given something already.
     Begun,
-    /// Before those who can wait.
+    /// Before those who are patient.
     New,
-    /// Behind all others.
-    CanWait,
+    /// Behind all others, and never with all of the permits if there are several.
+    Patient,
 }
 
 impl Priority {
     /// Those first who go first.
-    const ALL: [Self; 3] = [Self::Begun, Self::New, Self::CanWait];
+    const ALL: [Self; 3] = [Self::Begun, Self::New, Self::Patient];
 }
 
 /// One permit; the next one has it when this is dropped.
@@ -132,8 +132,8 @@ impl Permits {
         }
     }
 
-    /// How many those who can wait may have.
-    fn of_patient(&self) -> usize {
+    /// How many patient ones may have.
+    fn most_patient(&self) -> usize {
         (self.each - 1).max(1)
     }
 
@@ -143,15 +143,15 @@ impl Permits {
         name: &Arc<str>,
         priority: Priority,
     ) -> Option<Permit> {
-        let (taken, by_patient) = state
+        let (taken, patient) = state
             .lines
             .get(name)
-            .map_or((0, 0), |line| (line.taken, line.by_patient));
-        let may = priority != Priority::CanWait || by_patient < self.of_patient();
+            .map_or((0, 0), |line| (line.taken, line.patient));
+        let may = priority != Priority::Patient || patient < self.most_patient();
         (may && taken < self.each).then(|| {
             let line = state.lines.entry(name.clone()).or_default();
             line.taken += 1;
-            line.by_patient += usize::from(priority == Priority::CanWait);
+            line.patient += usize::from(priority == Priority::Patient);
             self.permit(name, priority)
         })
     }
@@ -166,7 +166,7 @@ impl Permits {
 
     /// Gives a permit that was dropped to the next one in the line of its name.
     fn pass_on(self: &Arc<Self>, name: &Arc<str>, priority: Priority) {
-        let next = self.state.lock().next(name, priority, self.of_patient());
+        let next = self.state.lock().next(name, priority, self.most_patient());
         if let Some((waiter, priority)) = next {
             // Who has left meanwhile passes it on.
             drop(waiter.turn.send(self.permit(name, priority)));
@@ -188,14 +188,14 @@ impl State {
         &mut self,
         name: &str,
         returned: Priority,
-        of_patient: usize,
+        most_patient: usize,
     ) -> Option<(Waiter, Priority)> {
         let line = self.lines.get_mut(name)?;
-        line.by_patient -= usize::from(returned == Priority::CanWait);
-        let next = line.next(of_patient);
+        line.patient -= usize::from(returned == Priority::Patient);
+        let next = line.next(most_patient);
         match &next {
             Some((_, priority)) => {
-                line.by_patient += usize::from(*priority == Priority::CanWait);
+                line.patient += usize::from(*priority == Priority::Patient);
             }
             None => {
                 line.taken -= 1;
@@ -213,9 +213,9 @@ impl Line {
         &mut self.waiting[priority as usize]
     }
 
-    fn next(&mut self, of_patient: usize) -> Option<(Waiter, Priority)> {
+    fn next(&mut self, most_patient: usize) -> Option<(Waiter, Priority)> {
         let mut waits = Priority::ALL.map(|priority| !self.of(priority).is_empty());
-        waits[Priority::CanWait as usize] &= self.by_patient < of_patient;
+        waits[Priority::Patient as usize] &= self.patient < most_patient;
         for (at, priority) in Priority::ALL.into_iter().enumerate() {
             let others_wait = waits[at + 1..].contains(&true);
             if !waits[at] || others_wait && self.passed[at] >= IN_A_ROW {
@@ -267,8 +267,8 @@ mod tests {
         let ann: Arc<str> = "ann".into();
         let mut held = permits.try_take(&ann);
         let of = |priority| waiter(&permits, &ann, priority);
-        use Priority::{Begun, CanWait, New};
-        let mut all = [of(CanWait), of(New), of(New), of(Begun), of(New), of(Begun)];
+        use Priority::{Begun, New, Patient};
+        let mut all = [of(Patient), of(New), of(New), of(Begun), of(New), of(Begun)];
         for at in [3, 5, 1, 2, 4, 0] {
             drop(held);
             held = now(&mut all[at]);
@@ -279,8 +279,8 @@ mod tests {
 
     #[test]
     fn those_who_go_on_for_long_do_not_keep_others_waiting_for_ever() {
-        use Priority::{Begun, CanWait, New};
-        for (first, behind) in [(Begun, New), (Begun, CanWait), (New, CanWait)] {
+        use Priority::{Begun, New, Patient};
+        for (first, behind) in [(Begun, New), (Begun, Patient), (New, Patient)] {
             let permits = Permits::new(1);
             let ann: Arc<str> = "ann".into();
             let mut held = permits.try_take(&ann);
@@ -299,16 +299,16 @@ mod tests {
     }
 
     #[test]
-    fn those_who_can_wait_leave_one_to_the_others() {
-        use Priority::{CanWait, New};
+    fn patient_ones_leave_one_to_the_others() {
+        use Priority::{New, Patient};
         let permits = Permits::new(3);
         let ann: Arc<str> = "ann".into();
         let take = |priority| {
             let mut wait = Box::pin(permits.wait(&ann, priority));
             (&mut wait).now_or_never()
         };
-        let mut held = vec![take(CanWait).unwrap(), take(CanWait).unwrap()];
-        let mut patient = waiter(&permits, &ann, CanWait);
+        let mut held = vec![take(Patient).unwrap(), take(Patient).unwrap()];
+        let mut patient = waiter(&permits, &ann, Patient);
         let new = take(New).unwrap();
         let mut next = waiter(&permits, &ann, New);
         drop(new);
@@ -322,7 +322,7 @@ mod tests {
         drop((held, new));
         assert!(permits.state.lock().lines.is_empty());
         let alone = Permits::new(1);
-        let of_one = alone.wait(&ann, CanWait);
+        let of_one = alone.wait(&ann, Patient);
         assert!(Box::pin(of_one).now_or_never().is_some());
     }
 
@@ -371,8 +371,8 @@ mod tests {
             let (permits, taken) = (permits.clone(), taken.clone());
             tokio::spawn(async move {
                 let ann: Arc<str> = "ann".into();
-                use Priority::{Begun, CanWait, New};
-                let priority = [Begun, New, CanWait][at % 3];
+                use Priority::{Begun, New, Patient};
+                let priority = [Begun, New, Patient][at % 3];
                 for round in 0..200 {
                     let mut wait = permits.wait(&ann, priority).boxed();
                     tokio::task::yield_now().await;

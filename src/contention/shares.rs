@@ -40,7 +40,7 @@ impl Name {
         match &self.work {
             Work::Request(has_begun) if has_begun.load(Ordering::Relaxed) => Priority::Begun,
             Work::Request(_) | Work::Following => Priority::New,
-            Work::Run(_) => Priority::CanWait,
+            Work::Run(_) => Priority::Patient,
         }
     }
 
@@ -52,9 +52,6 @@ impl Name {
         }
     }
 }
-
-/// The name of cancelled runs, which no principal has.
-const CANCELLED: &str = "";
 
 tokio::task_local! {
     static NAME: Name;
@@ -106,8 +103,8 @@ pub fn in_this_name<T>(work: impl Future<Output = T>) -> impl Future<Output = T>
 
 /// Carries out a run in the name of the principal who created it: what it reads counts for that one, and waits as long
 /// as it takes for a share, since a run cannot be refused any more, behind the requests of its principal, to whom runs
-/// leave one. Whoever cancels it waits for its end: then it waits among the cancelled runs of all principals, who have a
-/// share of their own. Supersteps are written by tasks that work for several runs, in nobody's name.
+/// leave one. Whoever cancels it waits for its end: then it also waits among the cancelled runs of its principal, of which
+/// one at a time reads beside the share. Supersteps are written by tasks that work for several runs, in nobody's name.
 ///
 /// Without a principal there is nobody else to leave anything to.
 pub async fn run_on_behalf_of<T>(
@@ -195,7 +192,11 @@ pub struct Full;
 
 /// The shares of principals in a number of things.
 #[derive(Clone, Debug)]
-pub struct Shares(Arc<Permits>);
+pub struct Shares {
+    of_each: Arc<Permits>,
+    /// One more of each principal, for its runs that were cancelled.
+    cancelled: Arc<Permits>,
+}
 
 /// One of the things, as long as this lives; nothing without a principal.
 #[derive(Debug)]
@@ -206,7 +207,10 @@ pub struct Share {
 impl Shares {
     /// Each principal has at most so many, and may have one.
     pub fn of_each(most: usize) -> Self {
-        Self(Permits::new(most))
+        Self {
+            of_each: Permits::new(most),
+            cancelled: Permits::new(1),
+        }
     }
 
     /// Of a number of things each principal has at most half.
@@ -220,20 +224,21 @@ impl Shares {
     /// # Errors
     /// It has its share.
     pub fn take(&self, principal: Option<&Arc<str>>) -> Result<Share, Full> {
-        let permit = principal.map(|principal| self.0.try_take(principal).ok_or(Full));
+        let permit = principal.map(|principal| self.of_each.try_take(principal).ok_or(Full));
         Ok(Share {
             _permit: permit.transpose()?,
         })
     }
 
+    /// A permit of the share, or for a run that is cancelled the one beside it, whichever is free first.
     async fn permit(&self, name: &Name) -> Permit {
-        let own = self.0.wait(&name.principal, name.priority());
+        let own = self.of_each.wait(&name.principal, name.priority());
         let Work::Run(cancel) = &name.work else {
             return own.await;
         };
         let cancelled = async {
             cancel.cancelled().await;
-            self.0.wait(&CANCELLED.into(), Priority::CanWait).await
+            self.cancelled.wait(&name.principal, name.priority()).await
         };
         tokio::select! {
             permit = own => permit,

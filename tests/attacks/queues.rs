@@ -98,7 +98,7 @@ impl Cost {
     fn is_about(&self, usual: &Self) -> bool {
         let least = Duration::from_millis;
         self.creation < 3 * usual.creation.max(least(3))
-            && self.drain < 5 * usual.drain.max(least(200)) / 2
+            && self.drain < 5 * usual.drain.max(least(100)) / 2
             && self.work < 2 * usual.work
     }
 }

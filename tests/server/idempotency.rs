@@ -233,6 +233,8 @@ fn a_repeated_run_is_the_first_run_though_its_thread_goes_meanwhile(place: &Plac
         until("the thread was looked up, or need not be", || {
             again.is_finished() || server.output().contains("a fail point was reached")
         });
+        // On Postgres its creation looks nothing up that could be withdrawn.
+        assert!(place.is_postgres() || !again.is_finished());
         let cancel = json!({"thread_id": thread, "run_ids": [run]});
         let cancel = client.post("/runs/cancel", &cancel);
         assert!(cancel.status < 300, "{}", cancel.text());

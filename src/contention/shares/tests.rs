@@ -165,7 +165,7 @@ async fn a_run_waits_behind_the_requests_of_its_principal_and_longer_than_they_m
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_run_waits_among_cancelled_ones_and_not_for_its_principal() {
+async fn a_cancelled_run_waits_among_those_of_its_principal_and_for_no_other() {
     let shares = Shares::of(2);
     let ann: Arc<str> = "ann".into();
     let _held = shares.take(Some(&ann)).unwrap();
@@ -181,6 +181,8 @@ async fn a_cancelled_run_waits_among_cancelled_ones_and_not_for_its_principal() 
     second.cancel();
     let share = ends.await.unwrap();
     assert!((&mut waits).now_or_never().is_none(), "one after the other");
+    let of_bob = on_behalf_of(Some("bob".into()), shares.wait(LIMIT));
+    assert!(of_bob.now_or_never().is_some());
     drop(share);
     waits.await.unwrap();
 }
