@@ -26,5 +26,6 @@ pub mod python;
 pub mod routes;
 pub mod server;
 mod socket;
+mod sqlite;
 pub mod tables;
 pub mod talk;

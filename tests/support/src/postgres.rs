@@ -1,8 +1,6 @@
 //! A database per test, on the server named by `TEST_DATABASE_URL` or on the tests' own cluster.
 
-use std::collections::hash_map::DefaultHasher;
 use std::fs::{self, File};
-use std::hash::{Hash, Hasher};
 use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -229,7 +227,7 @@ fn script(action: &str, folder: Option<&Path>) -> String {
 
 /// Makes the template of the present schema, once per server, and gives its name.
 async fn template(server: &Server, admin: &Client) -> String {
-    let name = format!("backstitch_template_{:016x}", schema_hash());
+    let name = format!("backstitch_template_{:016x}", programs::schema("postgres"));
     if exists(admin, &name).await {
         return name;
     }
@@ -266,21 +264,6 @@ async fn exists(admin: &Client, name: &str) -> bool {
     admin.query_opt(query, &[&name]).await.unwrap().is_some()
 }
 
-/// Changes whenever a migration does, so that a long-lived server keeps no outdated template.
-fn schema_hash() -> u64 {
-    let mut hasher = DefaultHasher::new();
-    let folder = programs::repository().join("sql/postgres");
-    let mut files: Vec<PathBuf> = fs::read_dir(folder)
-        .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
-        .unwrap_or_default();
-    files.sort();
-    for file in files {
-        file.file_name().hash(&mut hasher);
-        fs::read(&file).unwrap().hash(&mut hasher);
-    }
-    hasher.finish()
-}
-
 async fn create(server: Server, admin: &Client, template: Option<&str>) -> Database {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!(
@@ -291,11 +274,14 @@ async fn create(server: Server, admin: &Client, template: Option<&str>) -> Datab
     );
     match template {
         Some(template) => {
-            execute(
-                admin,
-                &format!("CREATE DATABASE \"{name}\" TEMPLATE \"{template}\""),
-            )
-            .await;
+            // The other strategy writes every page of it to the log of changes too.
+            let strategy = if knows_strategies(admin).await {
+                " STRATEGY FILE_COPY"
+            } else {
+                ""
+            };
+            let copy = format!("CREATE DATABASE \"{name}\" TEMPLATE \"{template}\"{strategy}");
+            execute(admin, &copy).await;
         }
         None => execute(admin, &format!("CREATE DATABASE \"{name}\"")).await,
     }
@@ -304,6 +290,12 @@ async fn create(server: Server, admin: &Client, template: Option<&str>) -> Datab
         server,
         name,
     }
+}
+
+/// Whether the server is one of those to which one says how a database is copied; older ones copy files.
+async fn knows_strategies(admin: &Client) -> bool {
+    let query = "SELECT current_setting('server_version_num')::int >= 150000";
+    admin.query_one(query, &[]).await.unwrap().get(0)
 }
 
 /// Runs a statement about databases again while another session is still leaving the source.

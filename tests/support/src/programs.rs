@@ -1,6 +1,8 @@
 //! Where the programs are that Cargo built beside the tests.
 
+use std::collections::hash_map::DefaultHasher;
 use std::fs::{self, File};
+use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -38,6 +40,21 @@ pub(crate) fn home(name: &str) -> Result<(PathBuf, File), String> {
     let lock = File::create(home.join("lock")).map_err(|error| error.to_string())?;
     lock.lock().map_err(|error| error.to_string())?;
     Ok((home, lock))
+}
+
+/// Changes whenever a migration of a storage does, so that no template outlives its schema.
+pub(crate) fn schema(storage: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let folder = repository().join("sql").join(storage);
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
+        .unwrap_or_default();
+    files.sort();
+    for file in files {
+        file.file_name().hash(&mut hasher);
+        fs::read(&file).unwrap().hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 fn built(name: &str, target: &str) -> PathBuf {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::{memory, postgres::Database, programs};
+use crate::{memory, postgres::Database, programs, sqlite};
 
 /// How long a server may take to listen, and to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -47,6 +47,8 @@ pub struct Setup {
     program: PathBuf,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
+    /// It starts with a database that is there, if it keeps its data in its folder.
+    is_prepared: bool,
 }
 
 impl Setup {
@@ -58,7 +60,10 @@ impl Setup {
     /// The server of `examples/<name>.rs`. `cargo test` and `cargo nextest run` build it, unless
     /// they were told to build one test alone.
     pub fn example(name: &str) -> Self {
-        Self::program(programs::example(name))
+        Self {
+            is_prepared: true,
+            ..Self::program(programs::example(name))
+        }
     }
 
     /// Any program that announces its address as the bundled server does.
@@ -67,6 +72,7 @@ impl Setup {
             program: program.into(),
             arguments: Vec::new(),
             environment: Vec::new(),
+            is_prepared: false,
         }
     }
 
@@ -137,6 +143,11 @@ impl Setup {
             .prefix("backstitch-server-")
             .tempdir_in(folders())
             .unwrap();
+        let is_elsewhere =
+            |(name, _): &(String, String)| ["DATABASE_URL", "BACKSTITCH_DATA"].contains(&&**name);
+        if self.is_prepared && !self.environment.iter().any(is_elsewhere) {
+            sqlite::copy_into(&folder.path().join("data"));
+        }
         let mut server = Server {
             setup: self,
             folder: Arc::new(folder),
