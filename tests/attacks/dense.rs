@@ -60,7 +60,7 @@ fn states_of_tiny_items_are_shown_one_by_one_in_little_memory_and_at_once_or_are
     place: &Place,
 ) {
     let mut server = place.start(setup());
-    let threads = threads(&Client::of(&server), 28 * rounds());
+    let threads = threads(&Client::of(&server), 20 * rounds());
     server.restart();
     let client = Client::of(&server);
     let watch = Watch::of(&server);
@@ -138,7 +138,7 @@ fn runs_with_requests_of_tiny_items_are_executed_a_few_at_a_time(place: &Place) 
     let client = Client::of(&server);
     let watch = Watch::of(&server);
     // They last until they are cancelled, which makes room for others.
-    let runs = created(&client, 40 * rounds(), &dense(3_600_000, ITEMS));
+    let runs = created(&client, 30 * rounds(), &dense(3_600_000, ITEMS));
     for (thread, run) in &runs {
         reaches(&client, thread, run, "running");
         assert_eq!(cancel(&client, thread, run), 202);
@@ -149,11 +149,11 @@ fn runs_with_requests_of_tiny_items_are_executed_a_few_at_a_time(place: &Place) 
 fn runs_with_requests_of_tiny_items_that_become_due_together_begin_a_few_at_a_time(place: &Place) {
     let server = place.start(larger());
     let client = Client::of(&server);
-    let runs = created(&client, 20, &with(dense(500, LARGE), "after_seconds", 3600));
+    let runs = created(&client, 12, &with(dense(500, LARGE), "after_seconds", 3600));
     let watch = Watch::of(&server);
     let due = "UPDATE runs SET run_at = created_at";
     execute(place, &server, due).unwrap();
-    let (first, others) = runs.split_at(8);
+    let (first, others) = runs.split_at(5);
     for (thread, run) in first {
         reaches(&client, thread, run, "success");
     }
@@ -234,7 +234,7 @@ fn lists_of_threads_with_metadata_of_tiny_items_take_little_memory(place: &Place
     let client = Client::of(&server);
     let tiny = json!({"tiny": vec![json!({}); 5000]});
     let create = json!({"metadata": tiny}).to_string();
-    for _ in 0..200 {
+    for _ in 0..120 {
         ok(client.post_text("/threads", &create), 200);
     }
     let watch = Watch::of(&server);
@@ -248,7 +248,7 @@ fn lists_of_threads_with_metadata_of_tiny_items_take_little_memory(place: &Place
                 if answer.status != 503 {
                     let rows = ok(answer, 200);
                     let rows = rows.as_array().unwrap();
-                    assert_eq!(rows.len(), 200);
+                    assert_eq!(rows.len(), 120);
                     assert!(rows.iter().all(|row| row["metadata"] == tiny));
                 }
             }

@@ -17,7 +17,7 @@ on_both_storages!(
 );
 
 /// Clients at the same time.
-const CLIENTS: usize = 32;
+const CLIENTS: usize = 20;
 
 /// Items of long-term memory.
 const ITEMS: usize = 10;

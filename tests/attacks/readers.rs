@@ -84,7 +84,7 @@ fn unread_streams_of_one_principal_leave_those_of_others_alone(place: &Place) {
     let watch = Watch::beside(&server, &bob);
     // About half a kilobyte each, some of which the system has: more than any stream of the others, and less than a share.
     let mut slow = open(&bob, 30_000);
-    let mut all: Vec<Open> = (0..10 * rounds()).map(|_| open(&ann, 26_000)).collect();
+    let mut all: Vec<Open> = (0..8 * rounds()).map(|_| open(&ann, 26_000)).collect();
     let is_cut = |stream: &mut Open| {
         let last = std::iter::from_fn(|| stream.chunk_or_break()).last();
         last.is_some_and(|last| String::from_utf8_lossy(&last).contains("SlowReader"))

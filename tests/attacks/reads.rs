@@ -26,7 +26,7 @@ const ITEMS: usize = 200_000;
 /// Mebibytes of memory for all of them; one client may have half.
 const BUDGET: u64 = 96;
 /// Clients at the same time.
-const CLIENTS: usize = 28;
+const CLIENTS: usize = 20;
 
 fn setup() -> Setup {
     Setup::example("reference_server")

@@ -50,7 +50,7 @@ fn used(client: &Client) -> u64 {
 fn runs_with_small_states_hold_a_few_of_them_at_a_time(place: &Place) {
     let mut server = started(place);
     let client = Client::of(&server);
-    let threads = copies(&client, thread_of_items(&client), 40 * rounds());
+    let threads = copies(&client, thread_of_items(&client), 32 * rounds());
     server.restart();
     let client = Client::of(&server);
     let watch = Watch::of(&server);

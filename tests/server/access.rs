@@ -5,7 +5,7 @@ mod apart;
 mod confirmed;
 mod later;
 mod matrix;
-mod streams;
+pub(crate) mod streams;
 
 use serde_json::{Value, json};
 use test_support::access::{SECRET, furnished, grant, people, revoke, seen, send, serve};

@@ -11,9 +11,12 @@ use test_support::place::Place;
 use test_support::server::Setup;
 use test_support::talk::{slow, until, with};
 
+use crate::access::streams::every_kind;
+
 on_both_storages!(
     a_stream_goes_on_while_the_server_drains_until_its_run_has_ended,
     a_stream_of_a_run_that_is_handed_over_breaks_off_without_a_further_event,
+    every_kind_of_stream_breaks_off_when_the_drain_is_over,
     the_python_client_comes_back_to_the_server_that_takes_over,
     while_it_drains_the_server_shows_what_it_has_and_takes_no_runs,
     runs_go_on_for_as_long_as_a_server_drains_and_longer_ones_are_handed_over,
@@ -65,6 +68,30 @@ fn a_stream_of_a_run_that_is_handed_over_breaks_off_without_a_further_event(plac
     let path = format!("/threads/{thread}/runs/{run}");
     let row = client.get(&path).json();
     assert_ne!(row["status"], json!("interrupted"), "{row}");
+}
+
+fn every_kind_of_stream_breaks_off_when_the_drain_is_over(place: &Place) {
+    let setup = Setup::example("reference_server").env("BACKSTITCH_DRAIN", "0");
+    let mut server = place.start(setup);
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let mut own = client.open_stream(&thread, &slow(60_000, 3));
+    own.event_named("custom");
+    let streams = every_kind(&client, &thread, &own.run());
+    server.signal("TERM");
+    for mut stream in streams {
+        let kind = stream.header("content-type").unwrap_or_default();
+        let is_of_events = kind.starts_with("text/event-stream");
+        let mut shown = String::new();
+        while let Some(piece) = stream.chunk_or_break() {
+            shown.push_str(&String::from_utf8(piece).unwrap());
+        }
+        assert!(stream.breaks(), "it ended as if that were all: {shown}");
+        // What has events tells its client when to come back, and that with the last words.
+        assert_eq!(shown.ends_with("retry: 1000\r\n"), is_of_events, "{shown}");
+        assert!(!shown.contains("event: error"), "{shown}");
+    }
+    assert!(server.wait().success());
 }
 
 fn the_python_client_comes_back_to_the_server_that_takes_over(place: &Place) {

@@ -20,7 +20,7 @@ on_both_storages!(
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Streams of every kind on a thread whose run is executed.
-fn streams(client: &Client, thread: &str, run: &str) -> Vec<Open> {
+pub(crate) fn every_kind(client: &Client, thread: &str, run: &str) -> Vec<Open> {
     let log = [("accept", "text/event-stream")];
     let paths = [
         (format!("/threads/{thread}/events"), &log[..]),
@@ -49,9 +49,9 @@ fn every_kind_of_stream_ends_when_access_is_withdrawn(place: &Place) {
     let mut own = ann.open_stream(&thread, &talk::slow(100, 300));
     own.event_named("custom");
     let run = own.run();
-    let mut open = streams(&bob, &thread, &run);
+    let mut open = every_kind(&bob, &thread, &run);
     if let Some([_, bob, _]) = &other {
-        open.extend(streams(bob, &thread, &run));
+        open.extend(every_kind(bob, &thread, &run));
     }
     revoke(&ann, &thread, "bob");
     let begin = Instant::now();
@@ -114,8 +114,8 @@ fn streams_of_others_go_on(place: &Place) {
     let mut own = ann.open_stream(&thread, &talk::slow(100, 30));
     own.event_named("custom");
     let run = own.run();
-    let mut of_cid = streams(&cid, &thread, &run);
-    let mut of_bob = streams(&bob, &thread, &run);
+    let mut of_cid = every_kind(&cid, &thread, &run);
+    let mut of_bob = every_kind(&bob, &thread, &run);
     // A lower level still reads.
     grant(&ann, &thread, "bob", "reader");
     revoke(&ann, &thread, "cid");

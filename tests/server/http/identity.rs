@@ -3,12 +3,14 @@
 use super::*;
 use test_support::on_both_storages;
 use test_support::server::Setup;
-use test_support::talk::{create, ok, turn, user};
+use test_support::tables::execute;
+use test_support::talk::{create, ok, turn, until, user};
 
 on_both_storages!(
     nodes_see_the_user_that_the_request_names_and_who_authenticated_is_the_servers_word,
     without_another_user_nodes_see_whose_key_it_is,
     the_user_of_a_thread_counts_before_those_of_assistants,
+    runs_of_batches_and_crons_are_for_whom_others_would_be,
 );
 
 /// What a node of `ctx` sees in `configurable`.
@@ -163,5 +165,56 @@ fn the_user_of_a_thread_counts_before_those_of_assistants(place: &Place) {
             seen(&client, &thread, more)["configurable"]["user_id"],
             "one"
         );
+    }
+}
+
+fn runs_of_batches_and_crons_are_for_whom_others_would_be(place: &Place) {
+    let setup = Setup::example("reference_server").env("BACKSTITCH_API_KEYS", "ann=key-a");
+    let server = place.start(setup);
+    let client = Client::of(&server).with_key("key-a");
+    let config = json!({"configurable": {"user_id": "one"}});
+    let assistant = json!({"graph_id": "ctx", "config": config});
+    let one = ok(client.post("/assistants", &assistant), 200)["assistant_id"].clone();
+    let run = |assistant: Value, config: Value| json!({"assistant_id": assistant, "input": {"text": "x"}, "config": config});
+    let alice = json!({"configurable": {"user_id": "alice"}});
+    let runs = [
+        (run(one.clone(), alice), "alice"),
+        (run(one.clone(), json!({})), "one"),
+        (run(json!("ctx"), json!({})), "ann"),
+    ];
+    let whose = |run: &Value| run["kwargs"]["config"]["configurable"]["user_id"].clone();
+    let bodies: Vec<&Value> = runs.iter().map(|(body, _)| body).collect();
+    let made = ok(client.post("/runs/batch", &json!(bodies)), 200);
+    for (run, (_, wanted)) in made.as_array().unwrap().iter().zip(&runs) {
+        assert_eq!(whose(run), *wanted, "{run}");
+    }
+    // A thread that has had a run of such an assistant has its user.
+    let named = create(&client, &json!({}));
+    seen(&client, &named, json!({"assistant_id": one}));
+    let mut threads = vec![(named, json!("one"))];
+    let mut crons = vec![runs[2].0.clone()];
+    for (body, wanted) in &runs {
+        threads.push((create(&client, &json!({})), json!(wanted)));
+        crons.push(body.clone());
+    }
+    for ((thread, _), body) in threads.iter().zip(&crons) {
+        let cron = with(body.clone(), "schedule", "0 3 1 1 *");
+        ok(
+            client.post(&format!("/threads/{thread}/runs/crons"), &cron),
+            200,
+        );
+    }
+    let due = match place.url() {
+        Some(_) => "UPDATE crons SET next_run_at = now()",
+        None => "UPDATE crons SET next_run_at = 0",
+    };
+    execute(place, &server, due).unwrap();
+    for (thread, wanted) in &threads {
+        let path = format!("/threads/{thread}/runs?limit=1");
+        let run = || ok(client.get(&path), 200)[0].clone();
+        until("its cron has run", || {
+            run()["metadata"].get("cron_id").is_some()
+        });
+        assert_eq!(whose(&run()), *wanted, "{}", run());
     }
 }

@@ -51,7 +51,7 @@ impl Counter {
                 server.restart();
                 Client::of(server).get("/ok");
                 let process = process_in(server.folder());
-                let before = bytes_read(&process);
+                let before = bytes_read_at_rest(&process);
                 ask(server);
                 bytes_read(&process) - before
             }
@@ -111,6 +111,19 @@ fn process_in(folder: &Path) -> String {
         .filter_map(Result::ok)
         .find(|process| fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == folder));
     process.unwrap().path().to_str().unwrap().to_owned()
+}
+
+/// The same once the process reads nothing for itself any more, as it does when it has just started.
+fn bytes_read_at_rest(process: &str) -> u64 {
+    let mut before = bytes_read(process);
+    loop {
+        std::thread::sleep(Duration::from_millis(50));
+        let now = bytes_read(process);
+        if now == before {
+            return now;
+        }
+        before = now;
+    }
 }
 
 /// Bytes that a process has read, from the cache of the system or from the disk.
