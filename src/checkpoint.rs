@@ -12,6 +12,7 @@ pub(crate) mod codec;
 pub(crate) mod delta;
 pub(crate) mod filter;
 pub(crate) mod frame;
+pub(crate) mod labels;
 pub(crate) mod metadata;
 pub(crate) mod paths;
 pub(crate) mod results;

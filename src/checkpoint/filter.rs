@@ -2,11 +2,27 @@
 
 use std::sync::Arc;
 
-use super::Source;
+use super::{Source, labels::labels_of};
 use crate::{
     id::RunId,
     value::{Map, Value},
 };
+
+/// Fields of metadata that the server writes into most checkpoints.
+const OF_SERVER: [&str; 6] = [
+    "graph_id",
+    "assistant_id",
+    "user_id",
+    "cron_id",
+    "checkpoint_id",
+    "created_by",
+];
+
+/// Most labels of which the rarest one is found.
+const LABELS: usize = 8;
+
+/// Most rows of a label that are counted to find the rarest one.
+pub const COUNTED: usize = 2_000;
 
 /// What a checkpoint's metadata must contain: what has a column, and the rest.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +52,11 @@ impl MetadataFilter {
             }
         }
         Some(filter)
+    }
+
+    /// Labels that its checkpoints have, by which those of the root graph may be looked up.
+    pub fn labels(&self) -> Vec<String> {
+        labels_of(&self.rest, &OF_SERVER).take(LABELS).collect()
     }
 }
 

@@ -10,10 +10,7 @@ pub use listed::{Listed, ROOM, Room};
 
 use super::{Outcome, Thread};
 use crate::{
-    id::ThreadId,
-    time::Timestamp,
-    value::{Map, Value},
-    words::words,
+    checkpoint::labels::labels_of, id::ThreadId, time::Timestamp, value::Map, words::words,
 };
 
 words! {
@@ -163,30 +160,16 @@ pub const FEW_LABELLED: usize = 2_000;
 /// Fields of metadata that the server writes into most threads.
 const OF_SERVER: [&str; 2] = ["graph_id", "assistant_id"];
 
-/// Most characters of a label.
-const LABEL_CHARS: usize = 100;
-
 /// Most labels by which threads are looked up, one after the other.
 const LABELS: usize = 4;
 
 impl ThreadFilter {
-    /// Labels that its threads have, by which they may be looked up: fields of metadata that are texts. Triggers of
-    /// the storages make the same ones of the metadata of threads. A label that databases write or cut off in
-    /// different ways is left out: where Postgres does not know the encoding, it counts bytes.
+    /// Labels that its threads have, by which they may be looked up.
     pub fn labels(&self) -> Vec<String> {
-        let plain = |text: &str| !text.chars().any(char::is_control);
-        let label = |(key, value): (&Arc<str>, &Value)| {
-            let value = value.as_str()?;
-            let is_label = !OF_SERVER.contains(&&**key)
-                && plain(key)
-                && plain(value)
-                && !key.contains(['"', '\\']);
-            let label = is_label.then(|| format!("{key}={value}"))?;
-            let is_cut_alike = label.is_ascii() || label.len() <= LABEL_CHARS;
-            is_cut_alike.then(|| label.chars().take(LABEL_CHARS).collect())
-        };
-        let metadata = self.metadata.iter().filter(|_| self.ids.is_none());
-        metadata.filter_map(label).take(LABELS).collect()
+        if self.ids.is_some() {
+            return Vec::new();
+        }
+        labels_of(&self.metadata, &OF_SERVER).take(LABELS).collect()
     }
 
     /// The status by which its threads may be looked up: one that most threads do not have.

@@ -94,6 +94,10 @@ macro_rules! backend {
                 a_list_is_filtered_by_graph_and_assistant
                 listed_checkpoints_have_values_and_writes
             );
+            backend!(@room $open, labels:
+                a_filter_by_labels_finds_what_is_found_without_them
+                labels_go_with_their_checkpoints
+            );
             backend!(@room $open, branches:
                 a_new_branch_comes_with_its_first_commit
                 automatic_names_never_collide

@@ -353,10 +353,19 @@ fn deleting_the_newest_run_takes_its_checkpoints_along(place: &Place) {
 fn deleting_an_older_run_hides_its_checkpoints_and_keeps_what_builds_on_them(place: &Place) {
     let (_server, client) = serve(place);
     let thread = client.thread();
-    let text = |text: &str| json!({"assistant_id": "agent", "input": {"messages": [{"role": "user", "content": text}]}});
+    let text = |text: &str| {
+        let input = json!({"messages": [{"role": "user", "content": text}]});
+        json!({"assistant_id": "agent", "input": input, "metadata": {"turn": text}})
+    };
+    let of_turn = |turn: &str| {
+        let page = json!({"limit": 100, "metadata": {"turn": turn}});
+        let found = client.post(&format!("/threads/{thread}/history"), &page);
+        found.json().as_array().unwrap().len()
+    };
     client.run(&thread, &text("one"));
     let first = client.history(&thread).len();
     client.run(&thread, &text("two"));
+    assert_eq!((of_turn("one"), of_turn("two")), (first, first));
     let values = client.state(&thread)["values"].clone();
     let second = shape(&client, &thread)[..first].to_vec();
     let runs = client.get(&format!("/threads/{thread}/runs")).json();
@@ -368,6 +377,7 @@ fn deleting_an_older_run_hides_its_checkpoints_and_keeps_what_builds_on_them(pla
         204
     );
     assert_eq!(shape(&client, &thread), second);
+    assert_eq!((of_turn("one"), of_turn("two")), (0, first));
     assert_eq!(client.state(&thread)["values"], values);
     client.run(&thread, &text("three"));
     let messages = client.state(&thread)["values"]["messages"].clone();

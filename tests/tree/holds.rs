@@ -36,7 +36,8 @@ impl Talk {
     }
 
     fn say(&self, thread: &str, text: &str, extra: Value) {
-        self.client.run(thread, &extend(turn(text), extra));
+        let labelled = talk::with(turn(text), "metadata", json!({"said": text}));
+        self.client.run(thread, &extend(labelled, extra));
     }
 
     fn post(&self, path: &str, body: Value) -> Value {

@@ -24,6 +24,42 @@ macro_rules! contains {
     };
 }
 
+/// Keys of a thread's checkpoints with a label, newest first; `$1` is the tree.
+macro_rules! keys_of_label {
+    ($thread:literal, $label:literal, $before:literal, $id:literal) => {
+        concat!(
+            "(SELECT l.checkpoint_id FROM checkpoint_labels l WHERE l.thread_id = ",
+            $thread,
+            " AND l.label = ",
+            $label,
+            " AND l.tree_id = $1
+        AND l.checkpoint_id < COALESCE(",
+            $before,
+            ", 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
+        AND l.checkpoint_id >= COALESCE(",
+            $id,
+            ", '00000000-0000-0000-0000-000000000000'::uuid)
+        AND l.checkpoint_id <= COALESCE(",
+            $id,
+            ", 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid) ORDER BY l.checkpoint_id DESC)"
+        )
+    };
+}
+
+/// The checkpoints `c` of the root graph that have a label, and those that have more labels than are stored, newest first by
+/// their keys `l`. Both are ranges of one index, merged in its order, so that what is behind the end of a page is not read.
+macro_rules! labelled {
+    ($thread:literal, $label:literal, $before:literal, $id:literal) => {
+        concat!(
+            "(", keys_of_label!($thread, $label, $before, $id), "
+     UNION ALL
+     ", keys_of_label!($thread, "''", $before, $id), "
+     ORDER BY checkpoint_id DESC OFFSET 0) l CROSS JOIN LATERAL (
+     SELECT * FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = l.checkpoint_id LIMIT 1) c"
+        )
+    };
+}
+
 /// The end of a statement that inserts pending writes, the rows `x`, where the fence `f` allows it:
 /// the first writer wins, except for rows that replace what is there. `$1` is the tree and `$2` the
 /// branch.
@@ -51,6 +87,7 @@ pub(crate) mod commit;
 mod flush;
 mod list;
 mod load;
+mod narrow;
 mod page;
 
 pub(super) use self::{
@@ -61,4 +98,4 @@ pub(super) use self::{
     page::{page, page_of},
 };
 
-statements!(; blobs, commit, flush, list, load, page);
+statements!(; blobs, commit, flush, list, load, narrow, page);

@@ -61,6 +61,7 @@ fn all() -> Vec<Migration> {
         "V050__no_texts_of_messages"
         "V051__events_that_share_rows"
         "V052__results_in_checkpoints"
+        "V055__labels_of_checkpoints"
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) mod commit;
 mod flush;
 mod list;
 mod load;
+mod narrow;
 mod page;
 
 pub(super) use self::{
@@ -33,4 +34,7 @@ pub(super) use self::{
 };
 
 #[cfg(test)]
-pub(super) use {list::LIST_OF_NAMESPACE, load::NEWEST};
+pub(super) use {
+    list::{LIST_OF_LABEL, LIST_OF_NAMESPACE},
+    load::NEWEST,
+};

@@ -56,6 +56,7 @@ fn all() -> Vec<Migration> {
         "V052__results_in_checkpoints"
         "V053__large_values_beside_keys"
         "V054__requests_behind_columns"
+        "V055__labels_of_checkpoints"
     }
 }
 

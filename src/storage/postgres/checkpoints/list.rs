@@ -1,6 +1,7 @@
 //! Several checkpoints, newest first, in one statement.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     sync::Arc,
 };
@@ -13,6 +14,7 @@ use super::{
     COLUMNS, WRITES,
     blobs::blobs_of,
     load::{row_of, writes_of},
+    narrow::label_of,
 };
 use crate::{
     checkpoint::{
@@ -68,6 +70,15 @@ SELECT p.*, w.*, b.* FROM page p {WRITES}
 const LIST: &str = list!(
     "checkpoints c WHERE c.tree_id = $1 AND c.thread_id = $2 AND c.checkpoint_ns = $11",
     "ORDER BY c.checkpoint_id DESC"
+);
+
+/// The root graph's, looked up by a label.
+const LIST_OF_LABEL: &str = list!(
+    concat!(
+        labelled!("$2", "$11", "$3", "$4"),
+        " WHERE c.thread_id = $2"
+    ),
+    "ORDER BY l.checkpoint_id DESC"
 );
 
 /// All namespaces of the thread.
@@ -127,8 +138,12 @@ pub(crate) async fn list(db: &Object, list: &List) -> Result<Vec<Stored>> {
     let source = filter.source.map(Source::as_str);
     let run = filter.run.map(|id| id.0);
     let metadata = (!filter.rest.is_empty()).then(|| Json::of_map(&filter.rest));
-    let text = if list.ns.is_some() { LIST } else { LIST_ALL };
-    let ns = list.ns.as_deref().map(name);
+    let label = label_of(db, list, &filter).await?;
+    let (text, of) = match (&list.ns, &label) {
+        (_, Some(label)) => (LIST_OF_LABEL, Some(Cow::Borrowed(&**label))),
+        (Some(ns), None) => (LIST, Some(name(ns))),
+        (None, None) => (LIST_ALL, None),
+    };
     let statement = prepare(db, text).await?;
     let mut others = OtherGraphs::of(&filter);
     loop {
@@ -144,8 +159,8 @@ pub(crate) async fn list(db: &Object, list: &List) -> Result<Vec<Stored>> {
             &limit,
             &others.names,
         ];
-        if ns.is_some() {
-            params.push(&ns);
+        if of.is_some() {
+            params.push(&of);
         }
         let rows = db.query(&statement, &params).await?;
         if !others.found_in(&rows)? {
@@ -199,4 +214,4 @@ fn page(rows: &[Row]) -> Result<Vec<Stored>, Error> {
         .collect()
 }
 
-statements!(LIST, LIST_ALL);
+statements!(LIST, LIST_OF_LABEL, LIST_ALL);

@@ -12,6 +12,7 @@ use super::{
     blobs::blobs_of,
     list::OtherGraphs,
     load::{aggregated_writes, metadata_of, row_of},
+    narrow::label_of,
 };
 use crate::{
     checkpoint::{
@@ -89,18 +90,38 @@ SELECT p.checkpoint_ns, p.checkpoint_id, p.parent_checkpoint_id, p.root_checkpoi
     };
 }
 
-/// One namespace of a thread, in the order of its index.
-const PAGE: &str = paged!(formatcp!(
-    "SELECT {COLUMNS}, c.result_task, c.result_header, c.result, row_number() OVER (ORDER BY c.checkpoint_id DESC) AS n FROM checkpoints c
-   WHERE c.tree_id = $1 AND c.checkpoint_ns = $2 AND c.thread_id = $5
+/// The checkpoints `c` of a thread that a filter selects, in an order.
+macro_rules! selected {
+    ($from:expr, $order:literal) => {
+        formatcp!(
+            "SELECT {COLUMNS}, c.result_task, c.result_header, c.result, row_number() OVER ({order}) AS n FROM {from} AND c.thread_id = $5
      AND c.checkpoint_id < COALESCE($6, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
      AND c.checkpoint_id >= COALESCE($7, '00000000-0000-0000-0000-000000000000'::uuid)
      AND c.checkpoint_id <= COALESCE($7, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
      AND c.source = COALESCE($8, c.source) AND c.step = COALESCE($9, c.step)
      AND ($10::uuid IS NULL OR c.run_id = $10) AND ($11::jsonb IS NULL OR {metadata})
      AND (SELECT 1 FROM deleted_runs d WHERE d.tree_id = c.tree_id AND d.run_id = c.run_id) IS NULL
-   ORDER BY c.checkpoint_id DESC LIMIT $12",
-    metadata = contains!("$11", "$13")
+   {order} LIMIT $12",
+            from = $from,
+            order = $order,
+            metadata = contains!("$11", "$13")
+        )
+    };
+}
+
+/// One namespace of a thread, in the order of its index.
+const PAGE: &str = paged!(selected!(
+    "checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = $2",
+    "ORDER BY c.checkpoint_id DESC"
+));
+
+/// Those of the root graph, looked up by a label.
+const PAGE_OF_LABEL: &str = paged!(selected!(
+    concat!(
+        labelled!("$5", "$14", "$6", "$7"),
+        " WHERE c.checkpoint_ns = $2"
+    ),
+    "ORDER BY l.checkpoint_id DESC"
 ));
 
 /// Checkpoints by their keys.
@@ -123,8 +144,9 @@ pub(crate) async fn page(db: &Object, list: &List, scope: PageScope) -> Result<P
     let metadata = (!filter.rest.is_empty()).then(|| Json::of_map(&filter.rest));
     let most = i64::try_from(scope.most).unwrap_or(i64::MAX);
     let mut others = OtherGraphs::of(&filter);
+    let label = label_of(db, list, &filter).await?;
     loop {
-        let params: [&(dyn ToSql + Sync); 13] = [
+        let mut params: Vec<&(dyn ToSql + Sync)> = vec![
             &list.tree.0,
             &ns,
             &most,
@@ -139,7 +161,14 @@ pub(crate) async fn page(db: &Object, list: &List, scope: PageScope) -> Result<P
             &limit,
             &others.names,
         ];
-        let rows = rows_in(db, PAGE, &params).await?;
+        let text = match &label {
+            Some(label) => {
+                params.push(label);
+                PAGE_OF_LABEL
+            }
+            None => PAGE,
+        };
+        let rows = rows_in(db, text, &params).await?;
         if !others.found_in(&rows)? {
             return Ok(page_in(&rows, scope)?);
         }
@@ -254,4 +283,4 @@ fn chains_of(row: &Row) -> Result<ChainSizes, Error> {
     Ok(chains)
 }
 
-statements!(PAGE, PAGE_OF);
+statements!(PAGE, PAGE_OF_LABEL, PAGE_OF);

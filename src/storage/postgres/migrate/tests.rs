@@ -66,3 +66,45 @@ async fn checkpoints_that_were_jsonb_are_read_and_found_by_their_metadata() {
         assert_eq!(store.list(list).await.unwrap().len(), found);
     }
 }
+
+#[tokio::test]
+async fn checkpoints_of_earlier_versions_have_labels() {
+    let database = empty_database().await;
+    let (mut client, connection) = tokio_postgres::connect(&database.url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute(HISTORY).await.unwrap();
+    for migration in all().iter().filter(|migration| migration.number < 55) {
+        apply_one(&mut client, migration).await.unwrap();
+    }
+    let id = Uuid::from_u128;
+    let mut rows = String::new();
+    for (number, ns, metadata) in [
+        (1, "", r#"{"user": "ada", "n": 1, "deep": {"user": "bob"}}"#),
+        (2, "", r#" {"user":"bob","graph_id":"g","user_id":"u"}"#),
+        (3, "", "{}"),
+        (4, "", r#"{"user_id":"u"}"#),
+        (5, "inside", r#"{"user":"ada"}"#),
+        (
+            6,
+            "",
+            r#"{"a":"","b":"","c":"","d":"","e":"","f":"","g":"","h":"","user":"ada"}"#,
+        ),
+    ] {
+        let (tree, id) = (id(9), id(number));
+        rows += &format!(
+            "INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, depth, thread_id, branch_id, source, step, checkpoint, metadata)
+             VALUES ('{tree}', '{ns}', '{id}', 0, '{tree}', '{tree}', 'loop', 0, '{{}}', '{metadata}');"
+        );
+    }
+    client.batch_execute(&rows).await.unwrap();
+    migrate(&database.url).await.unwrap();
+    let labels = "SELECT label, checkpoint_id FROM checkpoint_labels ORDER BY label";
+    let labels = client.query(labels, &[]).await.unwrap();
+    let labels = labels.iter().map(|row| (row.get(0), row.get(1)));
+    let labels: Vec<(String, Uuid)> = labels.collect();
+    let expected = [("", 6), ("user=ada", 1), ("user=bob", 2)];
+    assert_eq!(
+        labels,
+        expected.map(|(label, number)| (label.to_owned(), id(number)))
+    );
+}

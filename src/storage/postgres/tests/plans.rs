@@ -14,9 +14,10 @@ use super::super::{
 use crate::storage::tests::{Statement, source};
 
 /// Tables with many rows for one tree.
-const LARGE: [&str; 9] = [
+const LARGE: [&str; 10] = [
     "branches",
     "checkpoint_blobs",
+    "checkpoint_labels",
     "checkpoint_writes",
     "checkpoints",
     "event_facts",

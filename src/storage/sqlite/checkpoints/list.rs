@@ -3,7 +3,10 @@
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
-use super::load::{metadata_of, read_checkpoint, stored};
+use super::{
+    load::{metadata_of, read_checkpoint, stored},
+    narrow::label_of,
+};
 use crate::{
     checkpoint::{List, Result, Stored, filter::MetadataFilter},
     id::{CheckpointId, RunId},
@@ -17,6 +20,18 @@ pub(crate) const LIST_OF_NAMESPACE: &str = select!(
      AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.tree_id = c.tree_id \
        AND d.run_id = c.run_id) \
      ORDER BY c.checkpoint_id DESC"
+);
+
+/// Those of the root graph that have a label, and those that have more labels than are stored: two ranges of one index,
+/// merged in its order. A checkpoint may be in both, since a label ends before NUL.
+pub(crate) const LIST_OF_LABEL: &str = select!(
+    "FROM (SELECT checkpoint_id FROM checkpoint_labels \
+       WHERE thread_id = ?2 AND label = ?3 AND checkpoint_id < ?4 AND checkpoint_id >= ?5 AND tree_id = ?1 \
+     UNION SELECT checkpoint_id FROM checkpoint_labels \
+       WHERE thread_id = ?2 AND label = '' AND checkpoint_id < ?4 AND checkpoint_id >= ?5 AND tree_id = ?1 \
+     ORDER BY checkpoint_id DESC LIMIT -1) k \
+     CROSS JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = k.checkpoint_id \
+     AND NOT EXISTS (SELECT 1 FROM deleted_runs d WHERE d.tree_id = c.tree_id AND d.run_id = c.run_id)"
 );
 
 pub(super) const LIST_ALL: &str = select!(
@@ -55,10 +70,16 @@ pub(super) fn each(
     let (tree, thread) = (list.tree, list.thread);
     // Beyond every id.
     let before = list.before.unwrap_or(CheckpointId(Uuid::max()));
+    let first = list.id.unwrap_or(CheckpointId(Uuid::nil()));
+    let label = label_of(db, list, &filter)?;
     let mut all;
     let mut one;
     // The key would walk past the rows of every relative.
     let mut rows = match &list.ns {
+        Some(_) if label.is_some() => {
+            one = db.prepare_cached(LIST_OF_LABEL)?;
+            one.query(params![tree, thread, label, before, first])?
+        }
         Some(ns) => {
             one = db.prepare_cached(LIST_OF_NAMESPACE)?;
             one.query(params![tree, thread, ns, before])?

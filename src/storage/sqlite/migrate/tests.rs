@@ -146,7 +146,10 @@ fn tables_of_large_values_keep_their_rows_indexes_and_triggers() {
         (tables.map(|name| table(db, name)), rows(db, others))
     };
     let before = seen(&tx);
-    for migration in all().iter().filter(|migration| migration.number >= 53) {
+    for migration in all()
+        .iter()
+        .filter(|migration| matches!(migration.number, 53 | 54))
+    {
         apply(&tx, migration).unwrap();
     }
     assert_eq!(seen(&tx), before);
@@ -166,5 +169,47 @@ fn tables_of_large_values_keep_their_rows_indexes_and_triggers() {
     assert_eq!(
         rows(&tx, last),
         [[Column::Integer(8), Column::Integer(100_000)]]
+    );
+}
+
+#[test]
+fn checkpoints_of_earlier_versions_have_labels() {
+    let mut db = Connection::open_in_memory().unwrap();
+    db.execute_batch(HISTORY).unwrap();
+    let tx = db.transaction().unwrap();
+    for migration in all().iter().filter(|migration| migration.number < 55) {
+        apply(&tx, migration).unwrap();
+    }
+    for (number, ns, metadata) in [
+        (1, "", r#"{"user": "ada", "n": 1, "deep": {"user": "bob"}}"#),
+        (2, "", r#" {"user":"bob","graph_id":"g","user_id":"u"}"#),
+        (3, "", "{}"),
+        (4, "", r#"{"user_id":"u"}"#),
+        (5, "inside", r#"{"user":"ada"}"#),
+        (
+            6,
+            "",
+            r#"{"a":"","b":"","c":"","d":"","e":"","f":"","g":"","h":"","user":"ada"}"#,
+        ),
+    ] {
+        tx.execute(
+            "INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, depth, thread_id, branch_id, source, step, checkpoint, \
+             metadata, created_at) VALUES (x'09', ?1, ?2, 0, x'09', x'09', 'loop', 0, '{}', ?3, 0)",
+            params![ns, [number], metadata],
+        )
+        .unwrap();
+    }
+    for migration in all().iter().filter(|migration| migration.number >= 55) {
+        apply(&tx, migration).unwrap();
+    }
+    let labels = rows(
+        &tx,
+        "SELECT label, checkpoint_id FROM checkpoint_labels ORDER BY label",
+    );
+    let expected = [("", 6), ("user=ada", 1), ("user=bob", 2)];
+    assert_eq!(
+        labels,
+        expected
+            .map(|(label, number)| [Column::Text(label.to_owned()), Column::Blob(vec![number])])
     );
 }

@@ -16,9 +16,10 @@ use super::{
 use crate::storage::tests::source::{self, Found};
 
 /// Tables with many rows for one tree.
-const LARGE: [&str; 9] = [
+const LARGE: [&str; 10] = [
     "branches",
     "checkpoint_blobs",
+    "checkpoint_labels",
     "checkpoint_writes",
     "checkpoints",
     "event_facts",
@@ -352,6 +353,7 @@ fn an_exception_is_for_its_statement_and_for_no_longer_one() {
 #[test]
 fn what_is_asked_often_comes_in_the_order_of_an_index() {
     let often = [
+        checkpoints::LIST_OF_LABEL,
         checkpoints::LIST_OF_NAMESPACE,
         checkpoints::NEWEST,
         runs::BEHIND,

@@ -89,6 +89,7 @@ pub(super) async fn happen<S: Rooms>(store: &S, tree: &Tree) {
     changes(store, of, thread, middle).await;
     expires(store, of, thread).await;
     loads(store, of, thread_of(&tree.short[0])).await;
+    few_are_listed(store, of, thread).await;
     temporary(store).await;
     replies_are_lost(store, of, thread).await;
     a_stream_ends_with_its_run(store, thread).await;
@@ -210,6 +211,21 @@ async fn loads<S: Rooms>(store: &S, tree: TreeId, thread: ThreadId) {
         let found = Saver::load(store, query).await.unwrap();
         assert_eq!(found.is_some(), is_there);
     }
+}
+
+/// Those that a label finds.
+async fn few_are_listed<S: Rooms>(store: &S, tree: TreeId, thread: ThreadId) {
+    let few = List {
+        tree,
+        thread,
+        ns: Some("".into()),
+        before: None,
+        id: None,
+        metadata: Some(Map::from([("user", Value::str("rare"))])),
+        limit: 100,
+    };
+    let found = Saver::list(store, few).await.unwrap();
+    assert!((1..9).contains(&found.len()), "{}", found.len());
 }
 
 /// A run whose thread goes with it, and whose result is awaited elsewhere.

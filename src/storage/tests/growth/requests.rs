@@ -30,6 +30,11 @@ pub(super) struct Tree {
 const INHERITED: usize = 10;
 const OWN: usize = 3;
 
+/// Metadata that few checkpoints of a tree have.
+fn rare() -> Value {
+    json!({"user": "rare", "plan": "rare"})
+}
+
 /// The id of a message.
 fn message(number: usize) -> String {
     format!("u{number}")
@@ -39,6 +44,9 @@ fn message(number: usize) -> String {
 pub(super) fn tree(client: &Client, messages: usize) -> Tree {
     let metadata = json!({"metadata": {"graph_id": "agent", "size": messages.to_string()}});
     let thread = talk::create(client, &metadata);
+    // Its first checkpoints are the only ones with these labels.
+    let first = talk::with(talk::turn("hello"), "metadata", rare());
+    client.run(&thread, &first);
     let post = |number: usize| {
         let body = json!({"id": message(number), "role": "user", "content": "x".repeat(200)});
         talk::store(client, &thread, &body);
@@ -143,6 +151,16 @@ fn reads(tree: &Tree) -> Vec<Request> {
             "POST",
             "/history".into(),
             json!({"limit": 10, "metadata": {"assistant_id": AssistantId::of_graph("agent").to_string()}}),
+        ),
+        (
+            "POST",
+            "/history".into(),
+            json!({"limit": 10, "metadata": {"user": "rare"}}),
+        ),
+        (
+            "POST",
+            "/history".into(),
+            json!({"limit": 10, "metadata": rare()}),
         ),
         get("/messages?limit=10"),
         get(&format!("/messages?limit=10&after={at}")),

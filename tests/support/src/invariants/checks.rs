@@ -1,6 +1,6 @@
 //! The invariants, each a function from all rows to what does not hold.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::rows::{Loaded, Row, number, text};
 
@@ -8,7 +8,7 @@ use super::rows::{Loaded, Row, number, text};
 pub type Check = fn(&Loaded, bool) -> Vec<String>;
 
 /// The invariants that are checked, by number.
-pub const CHECKS: [(&str, Check); 10] = [
+pub const CHECKS: [(&str, Check); 11] = [
     ("I1", parents_and_depths),
     ("I2", heads_tags_and_bases),
     ("I3", what_a_thread_sees),
@@ -19,6 +19,7 @@ pub const CHECKS: [(&str, Check); 10] = [
     ("I8", messages),
     ("I11", graphs_inside),
     ("I12", messages_and_their_events),
+    ("labels", labels_of_checkpoints),
 ];
 
 pub fn parents_and_depths(all: &Loaded, pruned: bool) -> Vec<String> {
@@ -357,5 +358,58 @@ pub fn messages_and_their_events(all: &Loaded, _: bool) -> Vec<String> {
         .filter(|row| living.contains(&text(row, "thread_id")) && row["event_number"].is_some())
         .filter(|row| !events.contains(&(text(row, "thread_id"), text(row, "event_number"))))
         .map(|row| format!("no event tells of node {}", text(row, "node_id")))
+        .collect()
+}
+
+/// What the server writes into most checkpoints, and what is no label.
+const OF_SERVER: [&str; 6] = [
+    "graph_id",
+    "assistant_id",
+    "user_id",
+    "cron_id",
+    "checkpoint_id",
+    "created_by",
+];
+
+/// Every root checkpoint has the labels of its metadata, and there are no others.
+pub fn labels_of_checkpoints(all: &Loaded, _: bool) -> Vec<String> {
+    let mut expected = BTreeSet::new();
+    for row in all.of("checkpoints") {
+        if !text(row, "checkpoint_ns").is_empty() {
+            continue;
+        }
+        let metadata: serde_json::Value = serde_json::from_str(&text(row, "metadata")).unwrap();
+        let texts = metadata
+            .as_object()
+            .unwrap()
+            .iter()
+            .filter_map(|(key, value)| {
+                let is_label = !OF_SERVER.contains(&&**key);
+                Some((key, value.as_str().filter(|_| is_label)?))
+            });
+        let mut labels: Vec<String> = texts
+            .map(|(key, value)| {
+                let label = format!("{key}={value}");
+                // A text of SQLite's functions ends before NUL; no filter asks for such a label.
+                let label = label.chars().take_while(|char| *char != '\0');
+                label.take(100).collect()
+            })
+            .collect();
+        if labels.len() > 8 {
+            labels = vec![String::new()];
+        }
+        let key = ["tree_id", "thread_id", "checkpoint_id"].map(|column| text(row, column));
+        expected.extend(labels.into_iter().map(|label| (key.clone(), label)));
+    }
+    let found: BTreeSet<_> = (all.of("checkpoint_labels").iter())
+        .map(|row| {
+            let key = ["tree_id", "thread_id", "checkpoint_id"].map(|column| text(row, column));
+            (key, text(row, "label"))
+        })
+        .collect();
+    let missing = expected.difference(&found).map(|one| ("is missing", one));
+    let others = found.difference(&expected).map(|one| ("is too much", one));
+    (missing.chain(others))
+        .map(|(what, (key, label))| format!("the label {label:?} of {key:?} {what}"))
         .collect()
 }

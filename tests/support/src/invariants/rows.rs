@@ -10,7 +10,7 @@ use super::Tables;
 pub type Row = HashMap<&'static str, Option<String>>;
 
 /// The tables that are looked at, with their columns.
-const TABLES: [(&str, &[&str]); 9] = [
+const TABLES: [(&str, &[&str]); 10] = [
     (
         "threads",
         &[
@@ -56,7 +56,12 @@ const TABLES: [(&str, &[&str]); 9] = [
             "last_node_id",
             "event_number",
             "blob_versions",
+            "metadata",
         ],
+    ),
+    (
+        "checkpoint_labels",
+        &["tree_id", "thread_id", "label", "checkpoint_id"],
     ),
     (
         "checkpoint_blobs",
