@@ -93,4 +93,27 @@ mod tests {
         assert!(filter(r#"{"source":"elsewhere"}"#).is_none());
         assert!(filter(r#"{"step":"2"}"#).is_none());
     }
+
+    #[test]
+    fn labels_are_the_texts_that_clients_set() {
+        let labels = |json| filter(json).unwrap().labels();
+        assert_eq!(
+            labels(
+                r#"{"source":"loop","a=":"ä","n":1,"deep":{"b":"c"},"graph_id":"g","user_id":"u","e":""}"#
+            ),
+            ["a==ä", "e="]
+        );
+        let long = format!("{{\"x\":\"{}\"}}", "y".repeat(200));
+        assert_eq!(labels(&long), [format!("x={}", "y".repeat(98))]);
+        // What databases may write in different ways.
+        let foreign = format!("{{\"x\":\"{}\"}}", "é".repeat(60));
+        for json in [
+            r#"{"x":"\u0007"}"#,
+            r#"{"\"":"x"}"#,
+            r#"{"\\":"x"}"#,
+            &*foreign,
+        ] {
+            assert!(labels(json).is_empty(), "{json}");
+        }
+    }
 }

@@ -181,7 +181,11 @@ fn checkpoints_of_earlier_versions_have_labels() {
         apply(&tx, migration).unwrap();
     }
     for (number, ns, metadata) in [
-        (1, "", r#"{"user": "ada", "n": 1, "deep": {"user": "bob"}}"#),
+        (
+            1_u8,
+            "",
+            r#"{"user": "ada", "n": 1, "deep": {"user": "bob"}}"#,
+        ),
         (2, "", r#" {"user":"bob","graph_id":"g","user_id":"u"}"#),
         (3, "", "{}"),
         (4, "", r#"{"user_id":"u"}"#),
