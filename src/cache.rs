@@ -80,6 +80,11 @@ impl<K: Eq + Hash, V: Clone> ByteCache<K, V> {
         Some(entry.value)
     }
 
+    /// Removes the value of a key if it is one of those that `is_meant` names.
+    pub fn remove_if(&self, key: &K, is_meant: impl FnOnce(&V) -> bool) {
+        self.entries.remove_if(key, |entry| is_meant(&entry.value));
+    }
+
     /// Stores a value that takes about `bytes`, until `expires` if that is set. A value of more
     /// than a quarter of the limit is not stored; what was stored under its key is removed.
     pub fn insert(&self, key: K, value: V, bytes: usize, expires: Option<Instant>) {

@@ -35,6 +35,8 @@ pub use resolve::{Base, Resolved, resolve};
 pub use store::{
     read::Read,
     rows::Outcome,
-    threads::{Copied, IfExists, NewCopy, NewThread, Store, Thread, ThreadWithCheckpoint},
+    threads::{
+        Copied, IfExists, NewCopy, NewThread, Store, Thread, ThreadWithCheckpoint, ThreadWithLevel,
+    },
     tx::Tx,
 };

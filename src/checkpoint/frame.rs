@@ -26,8 +26,8 @@ mod writes;
 pub(super) mod tests;
 
 pub use decode::{Chains, Decoded, decode, decode_pending, decode_row, with_row, with_writes};
-pub use text::versions_of;
 use text::{fits_envelope, versions_text, without_nul};
+pub use text::{metadata_as_stored, versions_of};
 pub use writes::{decode_control, encode_writes, references};
 
 /// A full row is written when the deltas since the last one reach this, or its size if greater.

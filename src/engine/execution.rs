@@ -26,7 +26,7 @@ mod current;
 mod memory;
 mod writes;
 
-pub use current::CurrentCheckpoint;
+pub use current::{CurrentCheckpoint, WrittenRow};
 pub use memory::{StateMemory, counted};
 
 /// A graph of a run.

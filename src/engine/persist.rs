@@ -6,7 +6,7 @@ use super::{
     channels,
     error::Error,
     event::Kind,
-    execution::Execution,
+    execution::{Execution, WrittenRow},
     message_index::{self, ChangeSource, IndexRows},
 };
 use crate::{
@@ -122,8 +122,13 @@ async fn store(
 ) -> Result<(), Error> {
     let id = checkpoint.id;
     let commit = encode(execution, &mut checkpoint, writes);
+    let written = WrittenRow {
+        created_at: commit.checkpoint.created_at,
+        weight: commit.checkpoint.weight(),
+    };
     writer.commit(commit).await?;
     execution.current.stored = Some(id);
+    execution.current.written = Some(written);
     execution.stored_any = true;
     Ok(())
 }

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     budget::Reservation,
-    checkpoint::{NewBranch, Saver, Slot, frame},
+    checkpoint::{NewBranch, Saver, Slot, cache::LastCheckpoint, frame},
     extract::RunConfig,
     graph::{Compiled, Names},
     id::{CheckpointId, RunId},
@@ -107,7 +107,7 @@ pub struct Finished {
     /// The state it shows, as of the last superstep.
     pub values: Value,
     /// The last checkpoint, when nothing is pending at it: what the next run starts from.
-    pub(crate) last: Option<frame::Decoded>,
+    pub(crate) last: Option<LastCheckpoint>,
     /// The last supersteps, if the request leaves them to the caller and they are not durable yet.
     pub(crate) rest: Option<Rest>,
     /// What its state takes in memory.

@@ -70,7 +70,7 @@ pub(super) mod types {
         stream::log::{LogChunk, NewChunk, TemporaryRun},
         time::Timestamp,
         tree::{
-            Copied, NewCopy, NewThread, Outcome, Thread, ThreadWithCheckpoint,
+            Copied, NewCopy, NewThread, Outcome, Thread, ThreadWithCheckpoint, ThreadWithLevel,
             members::{Access, Level, Members},
             projection::{Progress, Projection, ProjectionStep},
             search::{Listed, ThreadFilter, ThreadPage},
@@ -265,6 +265,7 @@ macro_rules! thread_operations {
         implement! { $run for $store: $crate::tree::Store {
             store threads::create_thread([&] new: NewThread) -> Option<Thread>;
             read threads::thread(id: ThreadId) -> Option<Thread>;
+            read threads::thread_with_level(id: ThreadId, [&] principal: Option<Arc<str>>) -> Option<ThreadWithLevel>;
             read threads::thread_with_checkpoint(id: ThreadId, [&] principal: Option<Arc<str>>, at: Option<CheckpointId>) -> Option<ThreadWithCheckpoint>;
             write_turn threads::patch_thread(id: ThreadId, [&] metadata: Map) -> Option<Thread>;
             store threads::delete_thread(id: ThreadId) -> bool;

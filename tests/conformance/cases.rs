@@ -12,6 +12,7 @@ pub mod crons;
 pub mod expiry;
 pub mod families;
 pub mod foreign;
+pub mod heads;
 pub mod labels;
 pub mod lifecycle;
 pub mod lists;

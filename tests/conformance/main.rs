@@ -86,6 +86,10 @@ macro_rules! backend {
                 ids_of_another_tree_are_changed_by_no_transaction
                 what_is_done_to_a_copy_leaves_the_rows_of_its_original
             );
+            backend!(@room $open, heads:
+                a_thread_is_read_with_the_level_of_a_principal
+                pruning_marks_a_head_to_which_it_gives_another_parent
+            );
             backend!(@room $open, lists:
                 checkpoints_are_listed_newest_first
                 a_list_is_cut_by_namespace_limit_age_and_id

@@ -28,6 +28,7 @@ mod full_disk;
 mod growth;
 mod guide;
 mod harness;
+mod hot_heads;
 mod hot_states;
 mod http;
 mod idempotency;

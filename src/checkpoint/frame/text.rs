@@ -61,6 +61,12 @@ pub fn versions_of(text: &str) -> Result<Versions, Error> {
         .map_err(|error| Error::Corrupt(error.to_string()))
 }
 
+/// Metadata as it is read once it was stored; `None` of what could not be read.
+pub fn metadata_as_stored(metadata: &Map) -> Option<Map> {
+    let stored = Value::from_json_slice(without_nul(metadata).as_bytes());
+    Some(stored.ok()?.as_map()?.clone())
+}
+
 /// Metadata as JSON text. JSONB refuses NUL, so it is stripped, as LangGraph does.
 pub(super) fn without_nul(metadata: &Map) -> String {
     fn strip(value: &Value) -> Value {

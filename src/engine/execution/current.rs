@@ -2,7 +2,7 @@
 
 use super::Execution;
 use crate::{
-    checkpoint::{Checkpoint, Source},
+    checkpoint::{Checkpoint, Source, frame},
     engine::persist::writer::Durability,
     id::{CheckpointId, NodeId},
     time::Timestamp,
@@ -30,12 +30,23 @@ pub struct CurrentCheckpoint {
     pub stored: Option<CheckpointId>,
     /// Checkpoints of the graphs around it, as stored with it; none of one made in this run.
     pub shown_parents: Option<Map>,
+    /// What nobody knows of it who has not written it; `None` unless this execution has.
+    pub written: Option<WrittenRow>,
     /// Its event was emitted.
     pub emitted: bool,
     /// Newest message of the index.
     pub last_node: Option<NodeId>,
     /// Newest event.
     pub event_number: i64,
+}
+
+/// What is known of the row of a checkpoint once it was made.
+#[derive(Clone, Copy, Debug)]
+pub struct WrittenRow {
+    /// Its time.
+    pub created_at: Timestamp,
+    /// What it weighs.
+    pub weight: u64,
 }
 
 impl CurrentCheckpoint {
@@ -52,6 +63,7 @@ impl CurrentCheckpoint {
             depth: checkpoint.depth,
             stored: Some(checkpoint.id),
             shown_parents: Some(parents.cloned().unwrap_or_default()),
+            written: None,
             emitted: false,
             last_node: checkpoint.last_node,
             event_number: checkpoint.event_number,
@@ -70,6 +82,7 @@ impl CurrentCheckpoint {
             depth: -1,
             stored: None,
             shown_parents: None,
+            written: None,
             emitted: false,
             last_node: None,
             event_number: 0,
@@ -101,11 +114,24 @@ impl Execution {
             depth: self.current.depth + i32::from(!skipped),
             stored: self.current.stored,
             shown_parents: None,
+            written: None,
             emitted: false,
             last_node: self.current.last_node,
             event_number: self.current.event_number,
         };
         self.checkpoint(stored_parent)
+    }
+
+    /// The present checkpoint as its row has it, with what that weighs; `None` unless this execution has written it.
+    pub fn written_checkpoint(&self) -> Option<(Checkpoint, u64)> {
+        let written = self.current.written?;
+        let made = self.checkpoint(self.current.parent);
+        let checkpoint = Checkpoint {
+            created_at: written.created_at,
+            metadata: frame::metadata_as_stored(&made.metadata)?,
+            ..made
+        };
+        Some((checkpoint, written.weight))
     }
 
     /// Whether checkpoints are stored when the run ends, and not before: in `Exit` durability.

@@ -2,7 +2,7 @@
 
 use super::{Ended, Finished};
 use crate::{
-    checkpoint::frame,
+    checkpoint::{cache::LastCheckpoint, frame},
     engine::{
         apply::Writes,
         callback, emit,
@@ -64,11 +64,15 @@ pub async fn finish(
     let is_last = execution.stored_any
         && matches!(result, Ok(Ended::Done))
         && execution.current.stored == Some(execution.current.id);
-    let last = is_last.then(|| frame::Decoded {
-        checkpoint: execution.checkpoint(execution.current.parent),
-        frame: execution.channels.with_message_ids(execution.frame.clone()),
-        writes: vec![],
-        references: vec![],
+    let last = is_last.then(|| execution.written_checkpoint()).flatten();
+    let last = last.map(|(checkpoint, row_weight)| LastCheckpoint {
+        decoded: frame::Decoded {
+            checkpoint,
+            frame: execution.channels.with_message_ids(execution.frame.clone()),
+            writes: vec![],
+            references: vec![],
+        },
+        row_weight,
     });
     let values = execution.channels.output(&execution.topology);
     if result.is_ok() {

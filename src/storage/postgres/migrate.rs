@@ -62,6 +62,7 @@ fn all() -> Vec<Migration> {
         "V051__events_that_share_rows"
         "V052__results_in_checkpoints"
         "V055__labels_of_checkpoints"
+        "V056__reparented_heads"
     }
 }
 

@@ -27,6 +27,7 @@ pub(super) mod prune;
 pub(super) mod rows;
 mod search;
 mod with_checkpoint;
+mod with_level;
 
 pub(super) use copy::copy_thread;
 pub(super) use create::create_thread;
@@ -36,6 +37,7 @@ pub(super) use interrupts::pending_interrupts;
 pub(super) use prune::prune_thread;
 pub(super) use search::{count, search};
 pub(super) use with_checkpoint::thread_with_checkpoint;
+pub(super) use with_level::thread_with_level;
 
 const PATCH: &str = "
 UPDATE threads SET metadata = metadata || $2, updated_at = now() WHERE thread_id = $1 AND deleted_at IS NULL";
@@ -144,4 +146,4 @@ pub(super) async fn record_outcome(
     Ok(())
 }
 
-statements!(PATCH, SLOT, TAKE, RECORD_OUTCOME; blobs, copy, create, delete, event_facts, expiry, interrupts, narrow, prune, rows, search, with_checkpoint);
+statements!(PATCH, SLOT, TAKE, RECORD_OUTCOME; blobs, copy, create, delete, event_facts, expiry, interrupts, narrow, prune, rows, search, with_checkpoint, with_level);

@@ -57,6 +57,7 @@ fn all() -> Vec<Migration> {
         "V053__large_values_beside_keys"
         "V054__requests_behind_columns"
         "V055__labels_of_checkpoints"
+        "V056__reparented_heads"
     }
 }
 

@@ -25,6 +25,7 @@ mod rows;
 mod search;
 pub(super) mod slots;
 mod with_checkpoint;
+mod with_level;
 
 pub(super) use copy::copy_thread;
 pub(super) use create::create_thread;
@@ -35,6 +36,7 @@ pub(super) use prune::prune_thread;
 pub(super) use rows::thread;
 pub(super) use search::{count, search};
 pub(super) use with_checkpoint::thread_with_checkpoint;
+pub(super) use with_level::thread_with_level;
 
 pub(super) fn patch_thread(
     db: &Connection,

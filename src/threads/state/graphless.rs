@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{json, read::empty, select::Selection};
+use super::{
+    json,
+    read::empty,
+    select::{Known, Selection},
+};
 use crate::{
-    checkpoint::{Stored, frame::Decoded},
+    checkpoint::frame::Decoded,
     engine::{
         snapshot::{Snapshot, snapshot},
         topology::Topology,
@@ -39,10 +43,10 @@ impl Service {
         thread: &Thread,
         at: &Address,
         selection: &Selection,
-        read: Option<Stored>,
+        known: Option<Known>,
     ) -> Result<Value> {
         let found = if at.ns.is_empty() {
-            self.load_selected(thread, &at.ns, selection, read).await?
+            self.load_selected(thread, &at.ns, selection, known).await?
         } else {
             None
         };

@@ -23,14 +23,14 @@ impl Service {
     /// # Errors
     /// No such thread, stored values that do not fit the graph, or the storage failed.
     pub async fn state(&self, id: ThreadId, at: &Address, subgraphs: bool) -> Result<Value> {
-        let (thread, read) = self.row_for_state(id, at).await?;
+        let (thread, known) = self.row_for_state(id, at).await?;
         let selection = self.select(&thread, at).await?;
         let graph = self
             .shared
             .readable_graph_of(id, &thread.metadata, None)
             .await?;
         let Some(registered) = graph else {
-            return self.graphless_state(&thread, at, &selection, read).await;
+            return self.graphless_state(&thread, at, &selection, known).await;
         };
         let (graph, topology) = if at.ns.is_empty() {
             (registered.graph.clone(), registered.topology.clone())
@@ -41,7 +41,7 @@ impl Service {
             (graph.clone(), Arc::new(Topology::new(graph)))
         };
         let loaded = self
-            .load_selected(&thread, &at.ns, &selection, read)
+            .load_selected(&thread, &at.ns, &selection, known)
             .await?;
         let Some((decoded, _memory)) = loaded else {
             return Ok(empty(id, at));

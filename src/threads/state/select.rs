@@ -6,7 +6,8 @@ use std::sync::Arc;
 use crate::{
     budget::Reservation,
     checkpoint::{
-        At, Query, Stored,
+        At, Query, Slot, Stored,
+        cache::RememberedHead,
         frame::{self, Decoded},
     },
     id::{BranchId, ThreadId},
@@ -28,6 +29,14 @@ pub(super) struct Selection {
     pub owner: Option<BranchId>,
     /// The state of a branch as it is now, not a record of the past.
     pub live: bool,
+}
+
+/// What is known of the checkpoint that is to be shown once the row of its thread was read.
+pub(super) enum Known {
+    /// Its row and what is pending at it, without its values.
+    Row(Box<Stored>),
+    /// All of it.
+    Head(RememberedHead),
 }
 
 impl Service {
@@ -84,8 +93,8 @@ impl Service {
         })
     }
 
-    /// The row of a thread whose state is to be shown, and with it the checkpoint that `at` addresses, without its
-    /// values, if that is the head or a checkpoint of the root graph by its id.
+    /// The row of a thread whose state is to be shown, and with it the checkpoint that `at` addresses, if that is the
+    /// head or a checkpoint of the root graph by its id. Of a head at which the last run ended here nothing is read.
     ///
     /// # Errors
     /// As [`row`](Self::row).
@@ -93,9 +102,14 @@ impl Service {
         &self,
         id: ThreadId,
         at: &Address,
-    ) -> Result<(Thread, Option<Stored>)> {
+    ) -> Result<(Thread, Option<Known>)> {
         if at.tree_address.is_some() || !at.ns.is_empty() {
             return Ok((self.row(id).await?, None));
+        }
+        if at.checkpoint.is_none()
+            && let Some((thread, head)) = self.remembered(id).await?
+        {
+            return Ok((thread, Some(Known::Head(head))));
         }
         let principal = self.access.principal().cloned();
         let tree = &self.shared.parts.tree;
@@ -104,21 +118,64 @@ impl Service {
         let level = found.as_ref().and_then(|found| found.level);
         self.access.check_with_read(id, level)?;
         let found = found.ok_or(Error::NoThread(id))?;
-        Ok((found.thread, found.checkpoint))
+        Ok((
+            found.thread,
+            found.checkpoint.map(|read| Known::Row(Box::new(read))),
+        ))
+    }
+
+    /// The row of a thread at whose head the last run ended in this process; `None` as well if the head, its row or
+    /// what is pending at it may have changed since: then all of it is to be read, and is from now on.
+    async fn remembered(&self, id: ThreadId) -> Result<Option<(Thread, RememberedHead)>> {
+        let cache = &self.shared.cache;
+        let Some(head) = cache.last_head(id) else {
+            return Ok(None);
+        };
+        let principal = self.access.principal().cloned();
+        let found = self.shared.parts.tree.thread_with_level(id, principal);
+        let found = found.await?.filter(|found| {
+            let thread = &found.thread;
+            let slot = Slot {
+                tree: thread.tree,
+                thread: thread.id,
+                branch: thread.active_branch,
+                epoch: thread.epoch,
+                head: thread.head,
+                head_depth: thread.head_depth,
+            };
+            head.is_at(&slot) && !found.is_head_reparented
+        });
+        let Some(found) = found else {
+            cache.forget_last(id, &head);
+            return Ok(None);
+        };
+        self.access.check_with_read(id, found.level)?;
+        Ok(Some((found.thread, head)))
     }
 
     /// Loads the selected checkpoint with the pending writes that count, and the memory of a large one;
-    /// `None` also for one that is not visible in the thread. `read` is the checkpoint without its values, if it was
-    /// read already: nothing more is read of one whose values are in memory.
+    /// `None` also for one that is not visible in the thread. `known` is what is known of the checkpoint: nothing more is
+    /// read of one whose values are in memory.
     pub(super) async fn load_selected(
         &self,
         thread: &Thread,
         ns: &Arc<str>,
         selection: &Selection,
-        read: Option<Stored>,
+        known: Option<Known>,
     ) -> Result<Option<(Decoded, Option<Reservation>)>> {
         let Some(at) = selection.at.clone() else {
             return Ok(None);
+        };
+        let read = match known {
+            Some(Known::Head(head)) => {
+                // To show it takes as much as if it had been read.
+                let memory = self.reserve(head.weight, "")?;
+                let decoded = (*head.decoded).clone();
+                let visible = self.if_visible(thread, ns, selection, decoded).await?;
+                return Ok(visible.map(|decoded| (decoded, memory)));
+            }
+            Some(Known::Row(read)) => Some(read),
+            None => None,
         };
         if let Some(read) = read
             && let Some(known) = self.shared.cache.get(thread.tree, read.row.id)

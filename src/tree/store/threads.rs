@@ -56,6 +56,17 @@ pub struct Thread {
     pub busy: bool,
 }
 
+/// A thread without any of its checkpoints, as of one moment.
+#[derive(Clone, Debug)]
+pub struct ThreadWithLevel {
+    /// The thread.
+    pub thread: Thread,
+    /// The level of the principal that was named.
+    pub level: Option<Level>,
+    /// Pruning has given another parent to the head of the active branch since that was written.
+    pub is_head_reparented: bool,
+}
+
 /// A thread with one of its checkpoints, as of one moment.
 #[derive(Clone, Debug)]
 pub struct ThreadWithCheckpoint {
@@ -131,6 +142,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// One thread.
     async fn thread(&self, id: ThreadId) -> Result<Option<Thread>, Error>;
+
+    /// One thread and the level of a principal on it (nobody's without one), as of one moment.
+    async fn thread_with_level(
+        &self,
+        id: ThreadId,
+        principal: Option<Arc<str>>,
+    ) -> Result<Option<ThreadWithLevel>, Error>;
 
     /// One thread, the level of a principal on it (nobody's without one), and a checkpoint of its root graph: the one
     /// with an id, or else the head of the active branch. All of it is read in one round trip, as of one moment.

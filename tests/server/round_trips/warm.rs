@@ -15,20 +15,21 @@ fn turn() -> Value {
     })
 }
 
-/// The state of a thread whose last run ended here is one statement: the level of the client on it, its row,
-/// that of the checkpoint and what is pending there. So is that of a checkpoint that was read before.
-fn a_hot_state_is_one_statement(setup: Setup, meter: &dyn Meter, most: f64) {
+/// The state of a thread whose last run ended here is one statement: its row and the level of the client on it. That of a
+/// checkpoint whose values are in memory is one with the row of the checkpoint, and what is pending there. `most` are the
+/// bounds of both.
+fn a_hot_state_is_one_statement(setup: Setup, meter: &dyn Meter, most: [f64; 2]) {
     let server = setup
         .env("BACKSTITCH_API_KEYS", "ann=key-a")
         .env("BACKSTITCH_LEASE", "3600")
         .start();
     let measured = Measured::when_idle(meter);
-    let within = |cost: Cost, _| cost.statements <= most;
+    let [of_head, by_id] = most.map(|most| move |cost: Cost, _| cost.statements <= most);
     let client = Client::of(&server).with_key("key-a");
     let thread = client.thread();
     client.run(&thread, &turn());
     client.run(&thread, &turn());
-    let now = measured.cost(within, || {
+    let now = measured.cost(of_head, || {
         let state = client.state(&thread);
         assert_eq!(state["values"]["messages"].as_array().unwrap().len(), 4);
     });
@@ -40,7 +41,7 @@ fn a_hot_state_is_one_statement(setup: Setup, meter: &dyn Meter, most: f64) {
     let middle = client.history(&long)[4].clone();
     let id = middle["checkpoint"]["checkpoint_id"].as_str().unwrap();
     let path = format!("/threads/{long}/state/{id}");
-    let then = measured.cost(within, || {
+    let then = measured.cost(by_id, || {
         let state = client.get(&path).json();
         assert_eq!(state["values"], middle["values"]);
     });
@@ -53,15 +54,15 @@ fn a_hot_state_is_one_statement(setup: Setup, meter: &dyn Meter, most: f64) {
 #[test]
 fn a_hot_state_is_one_statement_of_postgres() {
     let (setup, meter) = OfPostgres::start();
-    a_hot_state_is_one_statement(setup, &meter, 1.5);
+    a_hot_state_is_one_statement(setup, &meter, [1.5, 1.5]);
 }
 
 #[test]
 fn a_hot_state_is_one_snapshot_of_sqlite() {
     let (setup, meter) = OfSqlite::start();
-    // The thread, the level, the checkpoint, the size and the rows of what is pending there, with a beginning and
-    // an end.
-    a_hot_state_is_one_statement(setup, &meter, 7.5);
+    // The thread and the level; and the checkpoint, the size and the rows of what is pending there: each with a beginning
+    // and an end.
+    a_hot_state_is_one_statement(setup, &meter, [4.5, 7.5]);
 }
 
 /// Executes turns of a chat: how many checkpoints were read for them, if `reads` says how many were until now.
@@ -112,28 +113,62 @@ fn a_warm_turn_reads_no_checkpoint_of_postgres() {
     assert_eq!(read, 0, "in {RUNS} turns");
 }
 
-/// The row of the checkpoint is looked up in the same statement as the thread, for what may have changed beside it; its
-/// values are in memory.
+/// The statements of Postgres that `read` makes a server execute, by what they read: the thread alone, its head with it, and
+/// anything else of checkpoints.
+fn reads(meter: &OfPostgres, read: impl FnOnce()) -> [usize; 3] {
+    let before = meter.proxy.count();
+    read();
+    let executed = meter.proxy.since(before);
+    let count = |is: &dyn Fn(&Arc<str>) -> bool| executed.iter().filter(|text| is(text)).count();
+    let with_head = |text: &Arc<str>| text.contains("AS checkpoint_metadata");
+    [
+        count(&|text| text.contains("AS is_reparented")),
+        count(&with_head),
+        count(&|text| reads_checkpoints(text) && !with_head(text)),
+    ]
+}
+
 #[test]
-fn a_hot_state_reads_no_values_of_postgres() {
+fn a_hot_state_reads_no_checkpoint_of_postgres() {
     let (setup, meter) = OfPostgres::start();
     let server = setup.start();
     let client = Client::of(&server);
     let thread = client.thread();
     client.run(&thread, &turn());
-    let before = meter.proxy.count();
-    for _ in 0..RUNS {
-        client.state(&thread);
+    let states = |times: u64| (0..times).for_each(|_| drop(client.state(&thread)));
+    assert_eq!(reads(&meter, || states(RUNS)), [RUNS as usize, 0, 0]);
+}
+
+/// The row of a checkpoint is looked up in the same statement as the thread where something may have changed beside it;
+/// its values are in memory. One more statement finds that out, once.
+#[test]
+fn a_head_that_others_may_have_changed_is_read_without_its_values_and_with_its_thread() {
+    let (setup, meter) = OfPostgres::start();
+    let server = setup.start();
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let once = || drop(client.state(&thread));
+    // Which gives the head another parent.
+    let prune = |thread: &str| {
+        let body = json!({"thread_ids": [thread], "strategy": "keep_latest"});
+        assert_eq!(client.post("/threads/prune", &body).status, 200);
+    };
+    for _ in 0..2 {
+        client.run(&thread, &turn());
+        client.run(&thread, &turn());
+        assert_eq!(reads(&meter, once), [1, 0, 0]);
+        prune(&thread);
+        assert_eq!(reads(&meter, once), [1, 1, 0]);
+        assert_eq!(reads(&meter, once), [0, 1, 0]);
+        assert_eq!(reads(&meter, once), [0, 1, 0]);
     }
-    let executed = meter.proxy.since(before);
-    let states = executed
-        .iter()
-        .filter(|text| text.contains("AS checkpoint_metadata"));
-    assert_eq!(states.count() as u64, RUNS);
-    let values = executed
-        .iter()
-        .filter(|text| text.contains("checkpoint_blobs"));
-    assert_eq!(values.collect::<Vec<_>>(), Vec::<&Arc<str>>::new());
-    let others = executed.iter().filter(|text| reads_checkpoints(text));
-    assert_eq!(others.count() as u64, RUNS, "one statement for each");
+    // Another process has the last run.
+    let elsewhere = Setup::example("bench_server").env("DATABASE_URL", &*meter.database.url);
+    let elsewhere = elsewhere.start();
+    client.run(&thread, &turn());
+    Client::of(&elsewhere).run(&thread, &turn());
+    assert_eq!(reads(&meter, once)[..2], [1, 1]);
+    assert_eq!(reads(&meter, once), [0, 1, 0]);
+    client.run(&thread, &turn());
+    assert_eq!(reads(&meter, once), [1, 0, 0]);
 }

@@ -48,6 +48,13 @@ const FOLLOW: &str = "
 UPDATE checkpoints c SET parent_checkpoint_id = x.above FROM unnest($2::uuid[], $3::uuid[]) x(id, above)
  WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = x.id AND c.checkpoint_id = ANY($2)";
 
+/// Whoever remembers a head as it was written reads its row from here on. What is not a head now is never one again
+/// without a new epoch of its branch.
+const MARK: &str = "
+UPDATE branches b SET reparented_checkpoint_id = c.checkpoint_id FROM checkpoints c
+ WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ANY ($2)
+   AND b.tree_id = $1 AND b.branch_id = c.branch_id AND b.head_checkpoint_id = c.checkpoint_id";
+
 /// The streams of runs that have ended and of which no checkpoint is left.
 const DROP_LOGS: &str = "
 DELETE FROM run_events e WHERE e.run_id = ANY (ARRAY(
@@ -99,6 +106,10 @@ pub(in super::super) async fn prune_rows(
         drop_blobs(client, tree.0).await?;
         client.execute(DROP_LOGS, &[&tree.0, &thread.0]).await?;
     }
+    // Last, since supersteps wait for the rows of branches.
+    if !children.is_empty() {
+        client.execute(MARK, &[&tree.0, &children]).await?;
+    }
     Ok(removed.len())
 }
 
@@ -120,4 +131,4 @@ fn inner_of(row: &Row) -> Result<SubgraphState, Error> {
     })
 }
 
-statements!(ROWS, INNER, FOLLOW, DROP_LOGS);
+statements!(ROWS, INNER, FOLLOW, MARK, DROP_LOGS);

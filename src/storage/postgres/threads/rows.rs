@@ -21,6 +21,10 @@ pub(super) const THREAD: &str = "t.thread_id, t.tree_id, t.metadata, t.config, t
        EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')
                   AND COALESCE(r.branch_id, t.active_branch_id) = t.active_branch_id) AS busy";
 
+/// The level of the principal `$2` on a thread of [`FROM`].
+pub(super) const LEVEL: &str = "(SELECT CASE WHEN o.owner = $2::text THEN 'owner' ELSE m.level END FROM trees o
+          LEFT JOIN tree_members m ON m.tree_id = o.tree_id AND m.principal = $2::text WHERE o.tree_id = t.tree_id) AS level";
+
 /// Threads with their active branches.
 pub(super) const FROM: &str =
     "FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id";

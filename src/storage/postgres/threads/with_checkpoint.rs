@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use const_format::formatcp;
 
-use super::rows::{FROM, THREAD, thread_of};
+use super::rows::{FROM, LEVEL, THREAD, thread_of};
 use crate::{
     checkpoint::{Error, Stored},
     id::{CheckpointId, ThreadId},
@@ -28,8 +28,7 @@ const NAMES: Names = Names {
 const WITH_CHECKPOINT: &str = formatcp!(
     "
 SELECT {THREAD},
-       (SELECT CASE WHEN o.owner = $2::text THEN 'owner' ELSE m.level END FROM trees o
-          LEFT JOIN tree_members m ON m.tree_id = o.tree_id AND m.principal = $2::text WHERE o.tree_id = t.tree_id) AS level,
+       {LEVEL},
        c.*, z.is_small, w.*
   {FROM}
   LEFT JOIN LATERAL (

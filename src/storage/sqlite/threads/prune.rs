@@ -33,8 +33,10 @@ pub(in super::super) fn within(db: &Connection, tree: TreeId, thread: ThreadId) 
         "UPDATE checkpoints SET parent_checkpoint_id = ?3 WHERE tree_id = ?1 \
          AND checkpoint_ns = '' AND checkpoint_id = ?2",
     )?;
+    let mut mark = db.prepare_cached(MARK)?;
     for (child, parent) in &plan.reparented {
         follow.execute(params![tree, child, parent])?;
+        mark.execute(params![tree, child])?;
     }
     let removed = plan.removed;
     if !removed.is_empty() {
@@ -45,6 +47,13 @@ pub(in super::super) fn within(db: &Connection, tree: TreeId, thread: ThreadId) 
     }
     Ok(removed.len())
 }
+
+/// Whoever remembers a head as it was written reads its row from here on. What is not a head now is never one again
+/// without a new epoch of its branch.
+const MARK: &str = "UPDATE branches SET reparented_checkpoint_id = ?2 \
+     WHERE tree_id = ?1 AND head_checkpoint_id = ?2 AND branch_id = ( \
+       SELECT branch_id FROM checkpoints \
+        WHERE tree_id = ?1 AND checkpoint_ns = '' AND checkpoint_id = ?2)";
 
 /// The streams of runs that have ended and of which no checkpoint is left.
 const DROP_LOGS: &str = "DELETE FROM run_events WHERE run_id IN ( \

@@ -27,16 +27,23 @@ pub(super) const THREAD: &str = "SELECT t.thread_id, t.tree_id, t.metadata, t.co
      b.error, \
      EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id \
        AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running') \
-       AND coalesce(r.branch_id, t.active_branch_id) = t.active_branch_id) \
+       AND coalesce(r.branch_id, t.active_branch_id) = t.active_branch_id), \
+     coalesce(b.reparented_checkpoint_id = b.head_checkpoint_id, 0) \
     FROM threads t JOIN branches b \
       ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id \
     WHERE t.thread_id = ?1 AND t.deleted_at IS NULL";
 
 /// A living thread.
 pub(in super::super) fn thread(db: &Connection, thread: ThreadId) -> Result<Option<Thread>> {
+    let found = thread_and_head(db, thread)?;
+    Ok(found.map(|(thread, _)| thread))
+}
+
+/// A living thread, and whether pruning gave another parent to the head of its active branch.
+pub(super) fn thread_and_head(db: &Connection, thread: ThreadId) -> Result<Option<(Thread, bool)>> {
     Ok(db
         .prepare_cached(THREAD)?
-        .query_row([thread], read_thread)
+        .query_row([thread], |row| Ok((read_thread(row)?, row.get(14)?)))
         .optional()?)
 }
 
