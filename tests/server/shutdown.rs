@@ -16,7 +16,7 @@ use crate::access::streams::every_kind;
 on_both_storages!(
     a_stream_goes_on_while_the_server_drains_until_its_run_has_ended,
     a_stream_of_a_run_that_is_handed_over_breaks_off_without_a_further_event,
-    every_kind_of_stream_breaks_off_when_the_drain_is_over,
+    every_kind_of_stream_ends_with_the_drain_as_one_that_goes_on_elsewhere,
     the_python_client_comes_back_to_the_server_that_takes_over,
     while_it_drains_the_server_shows_what_it_has_and_takes_no_runs,
     runs_go_on_for_as_long_as_a_server_drains_and_longer_ones_are_handed_over,
@@ -70,7 +70,7 @@ fn a_stream_of_a_run_that_is_handed_over_breaks_off_without_a_further_event(plac
     assert_ne!(row["status"], json!("interrupted"), "{row}");
 }
 
-fn every_kind_of_stream_breaks_off_when_the_drain_is_over(place: &Place) {
+fn every_kind_of_stream_ends_with_the_drain_as_one_that_goes_on_elsewhere(place: &Place) {
     let setup = Setup::example("reference_server").env("BACKSTITCH_DRAIN", "0");
     let mut server = place.start(setup);
     let client = Client::of(&server);
@@ -86,10 +86,14 @@ fn every_kind_of_stream_breaks_off_when_the_drain_is_over(place: &Place) {
         while let Some(piece) = stream.chunk_or_break() {
             shown.push_str(&String::from_utf8(piece).unwrap());
         }
-        assert!(stream.breaks(), "it ended as if that were all: {shown}");
-        // What has events tells its client when to come back, and that with the last words.
-        assert_eq!(shown.ends_with("retry: 1000\r\n"), is_of_events, "{shown}");
-        assert!(!shown.contains("event: error"), "{shown}");
+        // What has events breaks off after the time that its client is to wait; what has a value says why there is none.
+        assert_eq!(stream.breaks(), is_of_events, "{shown}");
+        if is_of_events {
+            assert!(shown.ends_with("retry: 1000\r\n"), "{shown}");
+            assert!(!shown.contains("event: error"), "{shown}");
+        } else {
+            assert!(shown.contains(r#"{"error":"ServerShutdown","#), "{shown}");
+        }
     }
     assert!(server.wait().success());
 }
