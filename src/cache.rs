@@ -80,9 +80,9 @@ impl<K: Eq + Hash, V: Clone> ByteCache<K, V> {
         Some(entry.value)
     }
 
-    /// Removes the value of a key if it is one of those that `is_meant` names.
-    pub fn remove_if(&self, key: &K, is_meant: impl FnOnce(&V) -> bool) {
-        self.entries.remove_if(key, |entry| is_meant(&entry.value));
+    /// Removes the value of a key if `condition` is true of it.
+    pub fn remove_if(&self, key: &K, condition: impl FnOnce(&V) -> bool) {
+        self.entries.remove_if(key, |entry| condition(&entry.value));
     }
 
     /// Stores a value that takes about `bytes`, until `expires` if that is set. A value of more

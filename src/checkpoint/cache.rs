@@ -13,6 +13,8 @@ use crate::{
 /// What the end of a run takes in memory, and which part of the cache ends may take.
 const END_BYTES: usize = 128;
 const SHARE_OF_ENDS: usize = 16;
+/// What the last end on a thread takes. They may have half as much as ends.
+const LAST_BYTES: usize = 160;
 
 /// Recently used checkpoints without their pending writes, bounded by an estimate of their bytes.
 pub struct DecodedCheckpoints {
@@ -41,7 +43,7 @@ struct LastEnd {
 /// The checkpoint at which a run ended with nothing pending, as it would be read.
 #[derive(Debug)]
 pub struct LastCheckpoint {
-    /// All of it; of its parent what was stored first, which pruning changes.
+    /// All of it, with the parent that it was stored with: pruning may change that later.
     pub decoded: Decoded,
     /// What its row weighs.
     pub row_weight: u64,
@@ -82,8 +84,8 @@ impl DecodedCheckpoints {
     pub fn new(limit: usize) -> Self {
         let ends = limit / SHARE_OF_ENDS;
         Self {
-            entries: ByteCache::new(limit - ends),
-            ends: ByteCache::new(ends / 2),
+            entries: ByteCache::new(limit - ends - ends / 2),
+            ends: ByteCache::new(ends),
             last: ByteCache::new(ends / 2),
         }
     }
@@ -117,12 +119,15 @@ impl DecodedCheckpoints {
             end,
             row_weight: last.row_weight,
         };
-        self.last.insert(slot.thread, last, END_BYTES, None);
+        self.last.insert(slot.thread, last, LAST_BYTES, None);
     }
 
     /// The head of a branch for a run that has just claimed it, if nothing is pending there: the run before it
-    /// ended there, and nobody has had the right to write to the branch since.
+    /// ended there, and nobody has had the right to write to the branch since. From here on the branch has another
+    /// epoch: whoever reads the thread need not compare the end of the run before.
     pub fn claimed_head(&self, slot: Slot) -> Option<Arc<Decoded>> {
+        self.last
+            .remove_if(&slot.thread, |last| last.branch == slot.branch);
         let end = self.ends.get(&(slot.tree, slot.branch))?;
         let is_next = slot.head == Some(end.checkpoint) && slot.epoch == end.epoch + 1;
         if is_next {
@@ -250,7 +255,9 @@ mod tests {
         assert_eq!(found.decoded.checkpoint.id, next.checkpoint.id);
         cache.forget_last(thread, &found);
         assert!(cache.last_head(thread).is_none());
-        // The next run begins there all the same.
+        // The next run begins there all the same, and from then on the thread has gone on.
+        cache.insert_end(slot(4, &next), last(&next));
         assert!(cache.claimed_head(slot(5, &next)).is_some());
+        assert!(cache.last_head(thread).is_none());
     }
 }

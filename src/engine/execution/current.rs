@@ -30,7 +30,7 @@ pub struct CurrentCheckpoint {
     pub stored: Option<CheckpointId>,
     /// Checkpoints of the graphs around it, as stored with it; none of one made in this run.
     pub shown_parents: Option<Map>,
-    /// What nobody knows of it who has not written it; `None` unless this execution has.
+    /// The time and the weight of its row; `None` unless this execution has written it.
     pub written: Option<WrittenRow>,
     /// Its event was emitted.
     pub emitted: bool,

@@ -107,7 +107,7 @@ impl Service {
             return Ok((self.row(id).await?, None));
         }
         if at.checkpoint.is_none()
-            && let Some((thread, head)) = self.remembered(id).await?
+            && let Some((thread, head)) = self.thread_at_cached_head(id).await?
         {
             return Ok((thread, Some(Known::Head(head))));
         }
@@ -126,7 +126,10 @@ impl Service {
 
     /// The row of a thread at whose head the last run ended in this process; `None` as well if the head, its row or
     /// what is pending at it may have changed since: then all of it is to be read, and is from now on.
-    async fn remembered(&self, id: ThreadId) -> Result<Option<(Thread, RememberedHead)>> {
+    async fn thread_at_cached_head(
+        &self,
+        id: ThreadId,
+    ) -> Result<Option<(Thread, RememberedHead)>> {
         let cache = &self.shared.cache;
         let Some(head) = cache.last_head(id) else {
             return Ok(None);

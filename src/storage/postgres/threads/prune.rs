@@ -48,8 +48,15 @@ const FOLLOW: &str = "
 UPDATE checkpoints c SET parent_checkpoint_id = x.above FROM unnest($2::uuid[], $3::uuid[]) x(id, above)
  WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = x.id AND c.checkpoint_id = ANY($2)";
 
-/// Whoever remembers a head as it was written reads its row from here on. What is not a head now is never one again
-/// without a new epoch of its branch.
+/// Locks the branches whose heads these are, in the order of their ids, as groups of supersteps do.
+const LOCK_HEADS: &str = "
+SELECT b.branch_id FROM checkpoints c, branches b
+ WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ANY ($2)
+   AND b.tree_id = $1 AND b.branch_id = c.branch_id AND b.head_checkpoint_id = c.checkpoint_id
+ ORDER BY b.branch_id FOR NO KEY UPDATE OF b";
+
+/// Says of heads that their parent is another one: a process that has such a head in memory reads its row from here on.
+/// What is not a head now is never one again without a new epoch of its branch.
 const MARK: &str = "
 UPDATE branches b SET reparented_checkpoint_id = c.checkpoint_id FROM checkpoints c
  WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ANY ($2)
@@ -104,11 +111,15 @@ pub(in super::super) async fn prune_rows(
             .execute(DROP_CHECKPOINTS, &[&tree.0, &removed, &false])
             .await?;
         drop_blobs(client, tree.0).await?;
-        client.execute(DROP_LOGS, &[&tree.0, &thread.0]).await?;
     }
-    // Last, since supersteps wait for the rows of branches.
+    // Late, since supersteps wait for the rows of branches, and before the sums of logs are changed: the ends of runs
+    // lock both in this order.
     if !children.is_empty() {
+        client.query(LOCK_HEADS, &[&tree.0, &children]).await?;
         client.execute(MARK, &[&tree.0, &children]).await?;
+    }
+    if !removed.is_empty() {
+        client.execute(DROP_LOGS, &[&tree.0, &thread.0]).await?;
     }
     Ok(removed.len())
 }
@@ -131,4 +142,4 @@ fn inner_of(row: &Row) -> Result<SubgraphState, Error> {
     })
 }
 
-statements!(ROWS, INNER, FOLLOW, MARK, DROP_LOGS);
+statements!(ROWS, INNER, FOLLOW, LOCK_HEADS, MARK, DROP_LOGS);

@@ -48,8 +48,8 @@ pub(in super::super) fn within(db: &Connection, tree: TreeId, thread: ThreadId) 
     Ok(removed.len())
 }
 
-/// Whoever remembers a head as it was written reads its row from here on. What is not a head now is never one again
-/// without a new epoch of its branch.
+/// Says of a head that its parent is another one: a process that has the head in memory reads its row from here on.
+/// What is not a head now is never one again without a new epoch of its branch.
 const MARK: &str = "UPDATE branches SET reparented_checkpoint_id = ?2 \
      WHERE tree_id = ?1 AND head_checkpoint_id = ?2 AND branch_id = ( \
        SELECT branch_id FROM checkpoints \
