@@ -1,8 +1,9 @@
 -- Pages of history with some metadata find those of a thread's checkpoints that have it: a label is a field of the
 -- metadata that is a text, cut off at 100 characters. It only says where to look: the metadata decide. A checkpoint with
 -- more than eight such fields has the label '' alone, which every search reads too. What the server itself writes into most
--- checkpoints is no label, so that runs with neither metadata nor a configurable of their own write nothing here. Triggers follow the rows of
--- checkpoints, so that no way of writing or removing one is forgotten; no statement changes the metadata of one.
+-- checkpoints is no label, so that runs with neither metadata nor a configurable of their own write nothing here. Triggers
+-- follow the rows of checkpoints, so that no way of writing or removing one is forgotten; no statement changes the metadata
+-- of one.
 
 CREATE TABLE checkpoint_labels (
   thread_id BLOB NOT NULL,

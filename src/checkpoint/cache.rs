@@ -32,6 +32,7 @@ struct End {
     epoch: i64,
 }
 
+/// The end of the last run on a thread, on whichever of its branches that was.
 #[derive(Clone, Copy)]
 struct LastEnd {
     tree: TreeId,
@@ -59,7 +60,7 @@ pub struct LastCheckpoint {
 ///   deletes what is pending there raises the epoch first.
 /// - A thread that is created with the id of a deleted one has another branch.
 #[derive(Clone)]
-pub struct RememberedHead {
+pub struct CachedHead {
     /// All of it, as it was written.
     pub decoded: Arc<Decoded>,
     /// What it weighs, with its row.
@@ -67,7 +68,7 @@ pub struct RememberedHead {
     of: LastEnd,
 }
 
-impl RememberedHead {
+impl CachedHead {
     /// Whether this is the head of a branch, still under the epoch of the run that left it.
     pub fn is_at(&self, slot: &Slot) -> bool {
         let LastEnd {
@@ -138,19 +139,20 @@ impl DecodedCheckpoints {
     }
 
     /// Where the last run of this process on a thread ended.
-    pub fn last_head(&self, thread: ThreadId) -> Option<RememberedHead> {
+    pub fn last_head(&self, thread: ThreadId) -> Option<CachedHead> {
         let of = self.last.get(&thread)?;
         let decoded = self.get(of.tree, of.end.checkpoint)?;
         let weight = decoded.weight() + of.row_weight;
-        Some(RememberedHead {
+        Some(CachedHead {
             decoded,
             weight,
             of,
         })
     }
 
-    /// Forgets it: the thread has gone on elsewhere.
-    pub fn forget_last(&self, thread: ThreadId, head: &RememberedHead) {
+    /// Forgets the last end of a thread that is no longer the head of its active branch, unless a later run has
+    /// ended here meanwhile.
+    pub fn forget_last(&self, thread: ThreadId, head: &CachedHead) {
         let checkpoint = head.of.end.checkpoint;
         self.last
             .remove_if(&thread, |last| last.end.checkpoint == checkpoint);
@@ -181,19 +183,24 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_head_is_known_to_the_next_run_alone() {
-        let cache = DecodedCheckpoints::new(1 << 20);
-        let (left, other) = (decoded(), decoded());
-        let thread = ThreadId::mint();
-        let slot = |epoch, head: &Decoded| Slot {
+    /// The branch of `left`, which has `head` under an epoch.
+    fn slot(thread: ThreadId, left: &Decoded, epoch: i64, head: &Decoded) -> Slot {
+        Slot {
             tree: TreeId::of_root(thread),
             thread,
             branch: left.checkpoint.branch,
             epoch,
             head: Some(head.checkpoint.id),
             head_depth: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn a_head_is_known_to_the_next_run_alone() {
+        let cache = DecodedCheckpoints::new(1 << 20);
+        let (left, other) = (decoded(), decoded());
+        let thread = ThreadId::mint();
+        let slot = |epoch, head| slot(thread, &left, epoch, head);
         assert!(cache.claimed_head(slot(4, &left)).is_none());
         cache.insert_end(slot(3, &left), last(&left));
         let found = cache.claimed_head(slot(4, &left)).unwrap();
@@ -220,14 +227,7 @@ mod tests {
         let cache = DecodedCheckpoints::new(1 << 20);
         let (left, next) = (decoded(), decoded());
         let thread = ThreadId::mint();
-        let slot = |epoch, head: &Decoded| Slot {
-            tree: TreeId::of_root(thread),
-            thread,
-            branch: left.checkpoint.branch,
-            epoch,
-            head: Some(head.checkpoint.id),
-            head_depth: 0,
-        };
+        let slot = |epoch, head| slot(thread, &left, epoch, head);
         assert!(cache.last_head(thread).is_none());
         cache.insert_end(slot(3, &left), last(&left));
         let found = cache.last_head(thread).unwrap();

@@ -54,8 +54,12 @@ impl MetadataFilter {
         Some(filter)
     }
 
-    /// Labels that its checkpoints have, by which those of the root graph may be looked up.
-    pub fn labels(&self) -> Vec<String> {
+    /// Labels that its checkpoints in a namespace (`None`: in all of them) have, by which they may be looked up. None but
+    /// those of the root graph have any.
+    pub fn labels(&self, ns: Option<&str>) -> Vec<String> {
+        if ns != Some("") {
+            return Vec::new();
+        }
         labels_of(&self.rest, &OF_SERVER).take(LABELS).collect()
     }
 }
@@ -96,7 +100,7 @@ mod tests {
 
     #[test]
     fn labels_are_the_texts_that_clients_set() {
-        let labels = |json| filter(json).unwrap().labels();
+        let labels = |json| filter(json).unwrap().labels(Some(""));
         assert_eq!(
             labels(
                 r#"{"source":"loop","a=":"ä","n":1,"deep":{"b":"c"},"graph_id":"g","user_id":"u","e":""}"#

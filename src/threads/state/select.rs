@@ -7,7 +7,7 @@ use crate::{
     budget::Reservation,
     checkpoint::{
         At, Query, Slot, Stored,
-        cache::RememberedHead,
+        cache::CachedHead,
         frame::{self, Decoded},
     },
     id::{BranchId, ThreadId},
@@ -36,7 +36,7 @@ pub(super) enum Known {
     /// Its row and what is pending at it, without its values.
     Row(Box<Stored>),
     /// All of it.
-    Head(RememberedHead),
+    Head(CachedHead),
 }
 
 impl Service {
@@ -126,10 +126,7 @@ impl Service {
 
     /// The row of a thread at whose head the last run ended in this process; `None` as well if the head, its row or
     /// what is pending at it may have changed since: then all of it is to be read, and is from now on.
-    async fn thread_at_cached_head(
-        &self,
-        id: ThreadId,
-    ) -> Result<Option<(Thread, RememberedHead)>> {
+    async fn thread_at_cached_head(&self, id: ThreadId) -> Result<Option<(Thread, CachedHead)>> {
         let cache = &self.shared.cache;
         let Some(head) = cache.last_head(id) else {
             return Ok(None);

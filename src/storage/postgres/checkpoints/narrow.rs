@@ -15,16 +15,13 @@ SELECT x.label FROM unnest($3::text[]) WITH ORDINALITY x(label, i) CROSS JOIN LA
     SELECT 1 FROM checkpoint_labels l WHERE l.thread_id = $2 AND l.label = x.label AND l.tree_id = $1 LIMIT $4) l) l
  ORDER BY l.total, x.i LIMIT 1";
 
-/// The label by which the checkpoints of a list are looked up, if they may be: those of the root graph have labels.
+/// The label by which the checkpoints of a list are looked up, if they may be.
 pub(super) async fn label_of(
     db: &Object,
     list: &List,
     filter: &MetadataFilter,
 ) -> Result<Option<String>> {
-    if list.ns.as_deref() != Some("") {
-        return Ok(None);
-    }
-    let mut labels = filter.labels();
+    let mut labels = filter.labels(list.ns.as_deref());
     if labels.len() < 2 {
         return Ok(labels.pop());
     }

@@ -11,16 +11,13 @@ use crate::checkpoint::{
 const COUNT: &str = "SELECT count(*) FROM (SELECT 1 FROM checkpoint_labels \
     WHERE thread_id = ?1 AND label = ?2 AND tree_id = ?3 LIMIT ?4)";
 
-/// The label by which the checkpoints of a list are looked up, if they may be: those of the root graph have labels.
+/// The label by which the checkpoints of a list are looked up, if they may be.
 pub(super) fn label_of(
     db: &Connection,
     list: &List,
     filter: &MetadataFilter,
 ) -> Result<Option<String>> {
-    if list.ns.as_deref() != Some("") {
-        return Ok(None);
-    }
-    let mut labels = filter.labels();
+    let mut labels = filter.labels(list.ns.as_deref());
     if labels.len() < 2 {
         return Ok(labels.pop());
     }
