@@ -44,6 +44,8 @@ impl Lossy {
             while let Ok((client, _)) = listener.accept().await {
                 if !shared.is_away.load(Ordering::Relaxed) {
                     let server = TcpStream::connect(&address).await.unwrap();
+                    client.set_nodelay(true).unwrap();
+                    server.set_nodelay(true).unwrap();
                     let is_mute = shared.mute.lock().clone();
                     tokio::spawn(forward(client, server, is_mute, shared.cut.subscribe()));
                 }

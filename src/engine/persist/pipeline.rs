@@ -16,9 +16,13 @@ use crate::{
     fail_point, trace,
 };
 
-/// How long the first supersteps of a run wait for others, and how long after a transaction has begun the next one does:
-/// on a fast disk each superstep would have one of its own. Whoever waits for them ends it.
-const GATHER: Duration = Duration::from_millis(2);
+/// How long the first supersteps of a run wait for others. Whoever waits for them ends it.
+const GATHER_FIRST: Duration = Duration::from_millis(2);
+
+/// Supersteps that came after a transaction had begun wait for others a fifth of the age that they may reach, counted
+/// from that moment: on a fast disk each superstep would have a transaction of its own. Whoever waits for them ends it,
+/// and so do they once they are half of what may be ahead, since the run goes on while these become durable.
+const GATHER_SHARE: u32 = 5;
 
 /// How far a run in `Async` durability may be ahead of what is durable: what a crash repeats at most,
 /// besides the superstep that was running. At one of these limits the run waits.
@@ -108,6 +112,12 @@ impl State {
             Some(error) => Err(error.clone()),
             None => Ok(()),
         }
+    }
+
+    /// Whether what is not under way is half of what may be ahead.
+    fn is_half_full(&self, limits: &RunAhead) -> bool {
+        let bytes = || -> usize { self.waiting.iter().map(|entry| entry.bytes).sum() };
+        self.waiting.len() >= limits.supersteps / 2 || bytes() >= limits.bytes / 2
     }
 
     /// Whether a superstep of so many bytes may be added: always when nothing waits to become durable,
@@ -234,7 +244,7 @@ impl Pipeline {
         self.defer();
         let pipeline = self.clone();
         tokio::spawn(async move {
-            tokio::time::sleep(GATHER).await;
+            tokio::time::sleep(GATHER_FIRST).await;
             pipeline.let_go();
         });
     }
@@ -285,6 +295,9 @@ impl Pipeline {
             since: Instant::now(),
             span: trace::commit(),
         });
+        if state.is_half_full(&self.limits) {
+            self.wanted.notify_one();
+        }
         if !state.is_deferred && !mem::replace(&mut state.is_served, true) {
             tokio::spawn(self.clone().serve());
         }
@@ -293,7 +306,7 @@ impl Pipeline {
     /// Writes what waits until nothing is left.
     async fn serve(self: Arc<Self>) {
         loop {
-            let next = Instant::now() + GATHER;
+            let next = Instant::now() + self.limits.age / GATHER_SHARE;
             let batch = self.state.lock().take();
             let Some(first) = batch.first() else {
                 return;
@@ -310,8 +323,10 @@ impl Pipeline {
                 spans.iter().for_each(|span| trace::failed(span, error));
             }
             drop(spans);
+            // Whoever waited for this transaction alone does not want the next one; who waits on says so again.
+            let _ = self.wanted.notified().now_or_never();
             self.end(count, bytes, result);
-            if self.limits.supersteps > 1 {
+            if self.limits.supersteps > 1 && !self.state.lock().is_half_full(&self.limits) {
                 let _ = tokio::time::timeout_at(next, self.wanted.notified()).await;
             }
         }

@@ -27,6 +27,8 @@ impl Connection {
     pub async fn open(server: &Server, window: u32) -> Self {
         let address = server.base_url().trim_start_matches("http://").to_owned();
         let socket = TcpStream::connect(&address).await.unwrap();
+        // Else a frame waits until the server has acknowledged the one before.
+        socket.set_nodelay(true).unwrap();
         let mut builder = h2::client::Builder::new();
         builder.initial_window_size(window);
         let (send, mut connection) = builder.handshake(socket).await.unwrap();

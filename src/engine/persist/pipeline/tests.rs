@@ -240,10 +240,10 @@ async fn the_first_supersteps_wait_a_moment_for_others_and_for_the_end() {
     let mut rig = Rig::new(RunAhead::default());
     rig.pipeline.defer_first();
     rig.push([0], 10);
-    tokio::time::sleep(GATHER / 2).await;
+    tokio::time::sleep(GATHER_FIRST / 2).await;
     rig.push([1, 2], 10);
     assert!(rig.begun.try_recv().is_err());
-    tokio::time::sleep(GATHER).await;
+    tokio::time::sleep(GATHER_FIRST).await;
     assert_eq!(rig.next().await, [0, 1, 2]);
     // From here on as ever.
     rig.end(Ok(())).await;
@@ -255,7 +255,7 @@ async fn the_first_supersteps_wait_a_moment_for_others_and_for_the_end() {
     rig.push([0, 1], 10);
     let rest = rig.pipeline.take_rest().await.unwrap().unwrap();
     assert_eq!(rest.commits().len(), 2);
-    tokio::time::sleep(2 * GATHER).await;
+    tokio::time::sleep(2 * GATHER_FIRST).await;
     assert!(rig.begun.try_recv().is_err());
 
     let mut rig = Rig::new(RunAhead {
@@ -269,20 +269,21 @@ async fn the_first_supersteps_wait_a_moment_for_others_and_for_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_transaction_begins_a_moment_after_the_one_before_unless_somebody_waits_for_it() {
+    let gather = RunAhead::default().age / GATHER_SHARE;
     let mut rig = Rig::new(RunAhead::default());
     let begin = Instant::now();
     rig.push([0], 10);
     assert_eq!(rig.next().await, [0]);
     rig.end(Ok(())).await;
     rig.push([1], 10);
-    advance(GATHER / 2).await;
+    advance(gather / 2).await;
     rig.push([2], 10);
     assert_eq!(rig.next().await, [1, 2]);
-    assert!(begin.elapsed() >= GATHER);
+    assert!(begin.elapsed() >= gather);
 
     // One that takes longer is followed at once.
     rig.push([3], 10);
-    advance(2 * GATHER).await;
+    advance(2 * gather).await;
     let ended = Instant::now();
     rig.end(Ok(())).await;
     assert_eq!(rig.next().await, [3]);
@@ -297,6 +298,19 @@ async fn a_transaction_begins_a_moment_after_the_one_before_unless_somebody_wait
     rig.end(Ok(())).await;
     drained.await.unwrap().unwrap();
 
+    // Nobody waits any more who waited for the one before alone.
+    let pipeline = rig.pipeline.clone();
+    rig.push([5], 10);
+    let drained = tokio::spawn(async move { pipeline.drained().await });
+    assert_eq!(rig.next().await, [5]);
+    yield_now().await;
+    let begin = Instant::now();
+    rig.end(Ok(())).await;
+    drained.await.unwrap().unwrap();
+    rig.push([6], 10);
+    assert_eq!(rig.next().await, [6]);
+    assert!(begin.elapsed() >= gather);
+
     // A superstep at a time, the next one as soon as it is there.
     let mut rig = Rig::new(RunAhead {
         supersteps: 1,
@@ -309,6 +323,29 @@ async fn a_transaction_begins_a_moment_after_the_one_before_unless_somebody_wait
         rig.end(Ok(())).await;
     }
     assert_eq!(begin.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn supersteps_wait_for_no_others_once_they_are_half_of_what_may_be_ahead() {
+    for (first, rest, bytes) in [(7, 8, 10), (1, 2, 300_000)] {
+        let mut rig = Rig::new(RunAhead::default());
+        rig.push([0], 10);
+        assert_eq!(rig.next().await, [0]);
+        rig.end(Ok(())).await;
+        let begin = Instant::now();
+        rig.push(1..=first, bytes);
+        yield_now().await;
+        assert!(rig.begun.try_recv().is_err());
+        rig.push([rest], bytes);
+        assert_eq!(rig.next().await, (1..=rest).collect::<Vec<_>>());
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+
+        // Also those that came while it was under way.
+        rig.push(1..=rest, bytes);
+        rig.end(Ok(())).await;
+        assert_eq!(rig.next().await, (1..=rest).collect::<Vec<_>>());
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+    }
 }
 
 #[tokio::test(start_paused = true)]
