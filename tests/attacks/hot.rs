@@ -63,7 +63,7 @@ fn sixty_clients_on_one_thread_hold_up_nobody_else(place: &Place) {
         .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b")
         // The clients of the thread may take every connection, so that no share keeps some for the other one.
         .env("BACKSTITCH_SHARE", "100")
-        .env("BACKSTITCH_LEASE", "1")
+        .env("BACKSTITCH_LEASE", "3")
         .env("BACKSTITCH_CONNECTIONS", "6");
     let server = place.start(setup);
     let [ann, bob] = ["key-a", "key-b"].map(|key| Client::of(&server).with_key(key));
@@ -75,7 +75,7 @@ fn sixty_clients_on_one_thread_hold_up_nobody_else(place: &Place) {
         let others: Vec<(String, String)> = (0..10)
             .map(|_| {
                 let thread = bob.thread();
-                let run = background(&bob, &thread, &with(slow(45, 25), "durability", "sync"));
+                let run = background(&bob, &thread, &with(slow(45, 85), "durability", "sync"));
                 (thread, run)
             })
             .collect();

@@ -9,7 +9,7 @@ use test_support::client::Client;
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::{Server, Setup};
-use test_support::tables;
+use test_support::tables::{self, execute};
 use test_support::talk::{background, ok, slow, until, until_within, with};
 
 use crate::locks::{Gate, reached};
@@ -18,7 +18,7 @@ use crate::siege::{MIB, Memory, Waits, pause, rounds};
 on_both_storages!(slow_reads_that_take_every_connection_delay_no_commit_of_a_run);
 
 /// For so long a read of states holds its connection.
-const HOLD: Duration = Duration::from_millis(200);
+const HOLD: Duration = Duration::from_millis(400);
 
 /// Between two requests of another client.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -148,7 +148,7 @@ fn beside<T>(
 fn slow_reads_that_take_every_connection_delay_no_commit_of_a_run(place: &Place) {
     let setup = Setup::example("bench_server")
         .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b,eve=key-e")
-        .env("BACKSTITCH_LEASE", "2")
+        .env("BACKSTITCH_LEASE", "5")
         .env("BACKSTITCH_REQUEST_WAIT", LIMIT.to_string());
     let mut server = place.start(setup);
     let keys = ["key-a", "key-b"];
@@ -266,11 +266,13 @@ fn reads_that_do_not_end_for_two_leases_stop_no_commit_and_cost_no_lease() {
         thread
     });
     let eve = client("key-e");
-    // Each commits what its first node has done, after 1.2 to 5 seconds, and then its end.
-    for ticks in 6..6 + RUNS as u64 {
+    // Each commits what its first node has done, 4 to 8 seconds after all have begun at once, and then its end.
+    for ticks in 20..20 + RUNS as u64 {
         let run = with(slow(200, ticks), "durability", "sync");
-        background(&eve, &eve.thread(), &run);
+        let later = with(run, "after_seconds", 3600);
+        background(&eve, &eve.thread(), &later);
     }
+    execute(&place, &server, "UPDATE runs SET run_at = created_at").unwrap();
     let count = |status: &str| {
         let sql = format!("SELECT count(*)::text FROM runs WHERE status = '{status}'");
         number(&place, &server, &sql)
@@ -292,7 +294,7 @@ fn reads_that_do_not_end_for_two_leases_stop_no_commit_and_cost_no_lease() {
     assert!(before < 15, "{before} runs have ended");
     // Nobody reads anything.
     eve.get(&format!("/threads/{}", threads[0])).refused(503);
-    let patience = Duration::from_secs(20);
+    let patience = Duration::from_secs(60);
     until_within(patience, "all runs have ended", || ended() == RUNS);
     println!("{} runs end after {:?}", RUNS - before, begun.elapsed());
     std::thread::sleep((2 * lease).saturating_sub(begun.elapsed()));

@@ -11,7 +11,7 @@ use test_support::server::{Server, Setup};
 use test_support::tables;
 use test_support::talk::{background, slow, until, with};
 
-use crate::siege::{MIB, Memory, Waits, Watch, patiently, rounds};
+use crate::siege::{MIB, Memory, Waits, Watch, patiently, pause, rounds};
 
 on_both_storages!(
     a_run_costs_the_same_however_many_are_queued,
@@ -383,6 +383,7 @@ fn requests_of_one_principal_leave_connections_to_another(place: &Place) {
                 while !done.load(Ordering::Relaxed) {
                     let status = ann.get(&path).status;
                     assert!(matches!(status, 200 | 429 | 503), "{status}");
+                    std::thread::sleep(pause(Duration::from_millis(25)));
                 }
             });
         }

@@ -11,7 +11,7 @@ use test_support::server::{Server, Setup};
 use test_support::talk::{agent_thread, background, fork, id_of, note, slow, until, with};
 
 use crate::locks::{Locked, locked, patient, waiting_statements};
-use crate::siege::{MIB, Waits, Watch, pause, rounds};
+use crate::siege::{MIB, Waits, Watch, patiently, pause, rounds};
 
 /// Clients of each kind: in the short form twice as many as the server has connections.
 fn clients() -> usize {
@@ -55,19 +55,17 @@ fn others_go_on(place: &Place, server: &Server, client: &Client) {
     assert_eq!(in_line(place, server), 1);
     let begin = Instant::now();
     while begin.elapsed() < HOLD {
-        let p99 = Waits::of(client, 10).p99();
-        assert!(p99 < Duration::from_secs(1), "{p99:?}");
+        Waits::of(client, 10).held("clients of one tree", Duration::from_secs(1));
         let thread = agent_thread(client);
         note(client, &thread, "n1");
         client.run(&client.thread(), &slow(1, 1));
         assert_eq!(in_line(place, server), 1);
         sleep(pause(PAUSE));
     }
-    let took = begin.elapsed();
-    assert!(took < HOLD + Duration::from_secs(3), "{took:?}");
 }
 
-/// Clients send requests that wait for the row of a thread's tree; all are carried out once it is free.
+/// Clients send requests that wait for the row of a thread's tree; all are carried out once it is free, also those that
+/// had to come back because the ones before them took longer than anybody waits.
 fn all_wait(
     place: &Place,
     server: &Server,
@@ -80,13 +78,12 @@ fn all_wait(
     scope(|scope| {
         let request = &request;
         let clients: Vec<_> = (0..clients())
-            .map(|number| scope.spawn(move || request(number)))
+            .map(|number| scope.spawn(move || patiently(|| request(number))))
             .collect();
         others_go_on(place, server, client);
         drop(held);
         for one in clients {
-            let answer = one.join().unwrap();
-            assert!(answer.status < 300, "{}", answer.text());
+            one.join().unwrap();
         }
     });
     watch.held("clients that wait for one tree", MOST);

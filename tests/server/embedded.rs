@@ -162,7 +162,7 @@ fn runs_that_go_on_end_while_the_program_drains(place: &Place) {
     let mut server: Server = place.start(setup());
     let client = Client::of(&server);
     let thread = new_thread(&client, ANN);
-    let mut events = stream(&client, ANN, &thread, 10);
+    let mut events = stream(&client, ANN, &thread, 40);
     events.event_named("custom");
     server.signal("TERM");
     until("new runs are refused", || {

@@ -108,11 +108,11 @@ fn a_full_disk_ends_no_run(place: &Place, disk: &dyn Disk) {
     let ready = || client.get("/ready").status;
     assert_eq!(ready(), 200);
     let threads: Vec<String> = (0..4).map(|_| client.thread()).collect();
-    let mut open = client.open_stream(&threads[0], &slow(400, "sync"));
+    let mut open = client.open_stream(&threads[0], &slow(1500, "sync"));
     open.event_named("custom");
     let mut runs = vec![open.run()];
     for (thread, durability) in threads[1..].iter().zip(["async", "exit", "async"]) {
-        runs.push(background(&client, thread, &slow(400, durability)));
+        runs.push(background(&client, thread, &slow(1500, durability)));
     }
     // One more waits behind a run.
     let behind = background(&client, &threads[3], &slow(1, "async"));
@@ -174,7 +174,7 @@ fn a_disk_that_fills_between_two_transactions_of_a_run_loses_no_superstep(
     let server = place.start(setup("faulty_server").env("BACKSTITCH_LEASE", "2"));
     let client = Client::of(&server);
     let thread = client.thread();
-    let mut open = client.open_stream(&thread, &supersteps(500, json!({"pause": 2})));
+    let mut open = client.open_stream(&thread, &supersteps(1000, json!({"pause": 3})));
     let run = open.run();
     for _ in 0..50 {
         open.event_named("updates");
@@ -190,7 +190,7 @@ fn a_disk_that_fills_between_two_transactions_of_a_run_loses_no_superstep(
     // With its limit of supersteps.
     let patience = std::time::Duration::from_secs(60);
     assert_eq!(client.end_within(&thread, &run, patience), "error");
-    is_complete(place, &server, 500);
+    is_complete(place, &server, 1000);
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn ended_here(client: &Client) -> Vec<(&'static str, String)> {
         client.run(thread, &next);
     });
     let pruned_meanwhile = after(client, |thread| {
-        let run = background(client, thread, &slow(20, 5));
+        let run = background(client, thread, &slow(300, 5));
         prune(client, thread);
         assert_eq!(client.end_of(thread, &run), "success");
     });

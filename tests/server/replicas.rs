@@ -39,7 +39,7 @@ fn a_thread_goes_on_at_any_process() {
 fn one_thread_has_one_run_at_a_time_over_all_processes() {
     let (_place, _servers, [one, two]) = two();
     let thread = one.thread();
-    let mut open = one.open_stream(&thread, &slow(200, 2));
+    let mut open = one.open_stream(&thread, &slow(1000, 2));
     open.event_named("custom");
     let mut second = slow(1, 1);
     second["multitask_strategy"] = json!("reject");
@@ -63,7 +63,7 @@ fn one_thread_has_one_run_at_a_time_over_all_processes() {
 fn a_run_is_cancelled_from_another_process() {
     let (_place, _servers, [one, two]) = two();
     let thread = one.thread();
-    let mut open = one.open_stream(&thread, &slow(100, 20));
+    let mut open = one.open_stream(&thread, &slow(100, 1000));
     open.event_named("custom");
     let run = open.run();
     let cancel = format!("/threads/{thread}/runs/{run}/cancel");
@@ -127,11 +127,12 @@ fn nobody_took_over(place: &Place, servers: &[Server; 2]) {
 #[test]
 fn a_process_that_freezes_for_less_than_its_lease_keeps_its_runs() {
     let place = Place::postgres();
-    let setup = || Setup::example("reference_server").env("BACKSTITCH_LEASE", "5");
-    let servers = [place.start(setup()), place.start(setup())];
+    // The other process looks for lost runs often, and the one that freezes has time enough to renew its lease.
+    let setup = |lease: &str| Setup::example("reference_server").env("BACKSTITCH_LEASE", lease);
+    let servers = [place.start(setup("15")), place.start(setup("2"))];
     let [one, two] = [Client::of(&servers[0]), Client::of(&servers[1])];
     let thread = one.thread();
-    let mut open = one.open_stream(&thread, &slow(100, 100));
+    let mut open = one.open_stream(&thread, &slow(100, 250));
     open.event_named("custom");
     let lease = "SELECT lease_until::text FROM workers JOIN runs USING (worker_id)";
     let lease = || select(&place, &servers[0], lease);
@@ -139,7 +140,6 @@ fn a_process_that_freezes_for_less_than_its_lease_keeps_its_runs() {
         let before = lease();
         until("the lease is renewed", || lease() != before);
         servers[0].signal("STOP");
-        // Of five seconds. The other process looks for lost runs several times.
         std::thread::sleep(Duration::from_secs(4));
         servers[0].signal("CONT");
         open.event_named("custom");
@@ -218,7 +218,7 @@ fn a_stream_ends_with_its_run_whichever_process_executes_it() {
 fn a_stream_joined_at_another_process_tells_how_the_run_ends() {
     let (_place, _servers, [one, two]) = two();
     let thread = one.thread();
-    let mut open = one.open_stream(&thread, &slow(300, 3));
+    let mut open = one.open_stream(&thread, &slow(1000, 3));
     open.event_named("custom");
     let path = format!("/threads/{thread}/runs/{}/stream", open.run());
     let mut joined = two.open("GET", &path, &[], b"");

@@ -132,7 +132,7 @@ fn a_run_that_a_crash_cut_off_is_taken_up_where_it_stopped(place: &Place) {
     let (mut server, client) = soon_replaced(place, "reference_server");
     let thread = client.thread();
     client.run(&thread, &slow(1, 1));
-    let mut body = slow(300, 2);
+    let mut body = slow(1500, 2);
     body["stream_resumable"] = json!(true);
     let mut open = client.open_stream(&thread, &body);
     let seen = open.event_named("custom").id.unwrap();
@@ -209,14 +209,14 @@ fn what_a_task_wrote_before_a_crash_is_kept_and_not_done_again(place: &Place) {
 fn a_shutdown_lets_runs_finish_and_ends_streams_cleanly(place: &Place) {
     let (mut server, client) = serve(place);
     let thread = client.thread();
-    let mut open = client.open_stream(&thread, &slow(300, 2));
+    let mut open = client.open_stream(&thread, &slow(300, 8));
     open.event_named("custom");
     let run = open.run();
     let other = client.thread();
     let runs = format!("/threads/{other}/runs");
     let waiting = {
         let client = client.clone();
-        std::thread::spawn(move || client.run(&other, &slow(300, 2)))
+        std::thread::spawn(move || client.run(&other, &slow(300, 8)))
     };
     until("the other run works", || {
         client.get(&runs).json()[0]["status"] == "running"
@@ -225,7 +225,7 @@ fn a_shutdown_lets_runs_finish_and_ends_streams_cleanly(place: &Place) {
     let status = server.terminate();
     let took = begin.elapsed();
     assert_eq!(status.code(), Some(0));
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
     assert!(!open.breaks());
     assert_eq!(waiting.join().unwrap()["seen"], json!(["work", "rest"]));
 
@@ -275,8 +275,16 @@ fn a_shutdown_hands_over_what_does_not_end_in_time(place: &Place) {
 fn an_idle_server_shuts_down_at_once(place: &Place) {
     let (mut server, client) = serve(place);
     client.run(&client.thread(), &slow(1, 1));
-    let begin = Instant::now();
-    assert_eq!(server.terminate().code(), Some(0));
-    let took = begin.elapsed();
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    // Of several times the shortest: the others may have waited for a processor.
+    let mut shortest = Duration::MAX;
+    for _ in 0..5 {
+        let begin = Instant::now();
+        assert_eq!(server.terminate().code(), Some(0));
+        shortest = shortest.min(begin.elapsed());
+        if shortest < Duration::from_secs(1) {
+            return;
+        }
+        server.restart();
+    }
+    panic!("{shortest:?}");
 }

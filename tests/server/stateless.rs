@@ -132,7 +132,7 @@ fn a_stateless_run_is_read_at_another_process_while_it_runs_and_after_its_end() 
 
 fn a_stateless_run_is_joined_by_its_id_as_long_as_it_exists(place: &Place) {
     let (_server, client) = serve(place);
-    let made = ok(client.post("/runs", &slow(150, 2)), 200);
+    let made = ok(client.post("/runs", &slow(1000, 2)), 200);
     let path = format!("/runs/{}", made["run_id"].as_str().unwrap());
     let joined = client.get(&format!("{path}/join"));
     assert_eq!(joined.json()["seen"], json!(["work", "rest"]));
@@ -155,7 +155,7 @@ fn a_stateless_run_is_joined_by_its_id_as_long_as_it_exists(place: &Place) {
 
 fn a_stream_that_cannot_be_resumed_shows_what_comes_from_now_on(place: &Place) {
     let (_server, client) = serve(place);
-    let mut first = open(&client, &slow(400, 2));
+    let mut first = open(&client, &slow(2000, 2));
     first.event_named("custom");
     let path = first.header("location").unwrap().to_owned();
     let again = rest(client.open("GET", &path, &[("last-event-id", "-1")], b""));

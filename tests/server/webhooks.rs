@@ -303,6 +303,7 @@ fn a_receiver_that_hangs_holds_nobody_else_up(place: &Place) {
         Receiver::replying(&[Reply::Hang]),
         Receiver::replying(&[OK]),
     );
+    let begin = std::time::Instant::now();
     // More than are read at once.
     let many: Vec<_> = (0..140).map(|_| counter(&stuck.url("stuck"))).collect();
     ok(client.post("/runs/batch", &Value::Array(many)), 200);
@@ -312,7 +313,9 @@ fn a_receiver_that_hangs_holds_nobody_else_up(place: &Place) {
     let one = counter(&good.url("good"));
     ok(client.post("/runs/wait", &one), 200);
     until("the other one is reached", || good.received().len() == 1);
-    assert_eq!(stuck.most_open(), 4);
+    // The receiver still counts those that were given up, after 10 seconds each.
+    let given_up = 4 * (begin.elapsed().as_secs() as usize / 10);
+    assert!((4..=4 + given_up).contains(&stuck.most_open()));
     stuck.reply(&[OK]);
     until("the rest is delivered", || owed(place, &server) == "0");
     assert!(stuck.received().len() >= 140);

@@ -71,10 +71,15 @@ async fn a_stream_whose_run_ends_during_a_drain_is_complete() {
 
 #[tokio::test]
 async fn a_client_that_closes_its_connection_is_noticed_at_once() {
-    let running = Running::start(Options::default()).await;
+    // Nothing but the closing tells of it.
+    let options = Options {
+        heartbeat: Duration::from_secs(600),
+        ..Options::default()
+    };
+    let running = Running::start(options).await;
     let (socket, feed) = open(&running).await;
     drop(socket);
-    timeout(Duration::from_secs(1), feed.closed())
+    timeout(Duration::from_secs(20), feed.closed())
         .await
         .unwrap();
     assert_eq!(running.ended().await, [Status::Interrupted]);
@@ -109,7 +114,7 @@ async fn a_client_that_reads_nothing_is_disconnected() {
             break;
         }
     }
-    timeout(Duration::from_secs(5), feed.closed())
+    timeout(Duration::from_secs(20), feed.closed())
         .await
         .unwrap();
     assert_eq!(running.ended().await, [Status::Interrupted]);
@@ -156,7 +161,7 @@ async fn joining_reads_the_modes_and_the_last_event() {
     assert!(head.contains("content-type: text/event-stream; charset=utf-8\r\n"));
     assert!(!head.contains("event: custom"), "{head}");
     drop(socket);
-    timeout(Duration::from_secs(5), feed.closed())
+    timeout(Duration::from_secs(20), feed.closed())
         .await
         .unwrap();
     assert_eq!(running.ended().await, [Status::Interrupted]);

@@ -64,10 +64,10 @@ async fn noise_is_passed_over_and_odd_tools_are_left_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_without_a_result_ends_in_time() {
-    let server = liar("never").timeout(Duration::from_secs(5));
+    let server = liar("never").timeout(Duration::from_secs(10));
     let connection = server.connect().await.unwrap();
     let error = failed(&connection.tools(), "talk", json!({})).await;
-    assert!(error.contains("was silent for 5s"), "{error}");
+    assert!(error.contains("was silent for 10s"), "{error}");
     let connection = liar("wrong_result").connect().await.unwrap();
     let error = failed(&connection.tools(), "talk", json!({})).await;
     assert!(error.contains("the MCP server"), "{error}");
@@ -112,11 +112,11 @@ async fn calls_that_hang_at_a_web_address_leave_room_for_others() {
     let script = programs::repository().join("tests/python/mcp_liar.py");
     command.arg(script).args(["http", "hangs"]);
     let web = Web::start(command);
-    let server = Server::http(&web.url).timeout(Duration::from_secs(5));
+    let server = Server::http(&web.url).timeout(Duration::from_secs(10));
     let tools = server.connect().await.unwrap().tools();
     let hanging = (0..40).map(|_| failed(&tools, "talk", json!({"hang": true})));
     for error in futures::future::join_all(hanging).await {
-        assert!(error.contains("was silent for 5s"), "{error}");
+        assert!(error.contains("was silent for 10s"), "{error}");
     }
     assert_eq!(called(&tools, "talk", json!({})).await, "");
 }

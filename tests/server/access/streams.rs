@@ -111,7 +111,7 @@ fn streams_of_others_go_on(place: &Place) {
     let thread = ann.thread();
     grant(&ann, &thread, "bob", "writer");
     grant(&ann, &thread, "cid", "reader");
-    let mut own = ann.open_stream(&thread, &talk::slow(100, 30));
+    let mut own = ann.open_stream(&thread, &talk::slow(100, 120));
     own.event_named("custom");
     let run = own.run();
     let mut of_cid = every_kind(&cid, &thread, &run);

@@ -159,7 +159,7 @@ fn what_was_streamed_before_a_cancel_is_stored(place: &Place) {
     let (_server, client) = serve(place);
     for _ in 0..10 {
         let thread = client.thread();
-        let mut open = client.open_stream(&thread, &slow(300, 3));
+        let mut open = client.open_stream(&thread, &slow(300, 300));
         open.event_named("values");
         let path = format!("/threads/{thread}/runs/{}/cancel?wait=1", open.run());
         assert_eq!(client.post(&path, &json!({})).status, 200);

@@ -195,7 +195,7 @@ fn enqueued_runs_execute_in_the_order_they_came(place: &Place) {
 fn a_second_run_is_refused_when_asked(place: &Place) {
     let (_server, client) = serve(place);
     let thread = client.thread();
-    let mut first = client.open_stream(&thread, &slow(200, 2));
+    let mut first = client.open_stream(&thread, &slow(1000, 2));
     first.event_named("custom");
     let second = with(slow(1, 1), "multitask_strategy", "reject");
     for door in ["", "/stream", "/wait"] {
@@ -322,7 +322,7 @@ fn a_thread_is_busy_until_its_last_run_ends(place: &Place) {
     let status = || client.get(&format!("/threads/{thread}")).json()["status"].clone();
     assert_eq!(status(), "idle");
     let runs = format!("/threads/{thread}/runs");
-    let first = client.post(&runs, &slow(150, 1)).json();
+    let first = client.post(&runs, &slow(1500, 1)).json();
     assert_eq!(status(), "busy");
     let second = client.post(&runs, &slow(1, 1)).json();
     let edit = format!("/threads/{thread}/state");

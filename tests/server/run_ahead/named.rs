@@ -79,7 +79,7 @@ fn shown_before_its_commit(place: &Place, modes: &Value, more: &[(&str, Value)])
     let client = Client::of(&server);
     let thread = client.thread();
     let mut body = with(
-        supersteps(80, json!({"pause": 5})),
+        supersteps(80, json!({"pause": 25})),
         "stream_mode",
         modes.clone(),
     );
@@ -98,8 +98,11 @@ fn shown_before_its_commit(place: &Place, modes: &Value, more: &[(&str, Value)])
     });
     until("the run is under way", || known(&place, &server).len() > 8);
     fs::write(&gate, "").unwrap();
+    until("a commit waits at the gate", || {
+        server.output().contains("a fail point was reached")
+    });
     until("the stream waits for a commit", || {
-        seen.lock().1.elapsed() > Duration::from_millis(500)
+        seen.lock().1.elapsed() > Duration::from_millis(1500)
     });
     let events = seen.lock().0.clone();
     let stored = known(&place, &server);

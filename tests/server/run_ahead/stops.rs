@@ -126,7 +126,7 @@ fn a_run_that_is_handed_over_goes_on_behind_what_it_has_done(place: &Place) {
 #[test]
 fn a_process_that_stores_what_its_runs_have_done_keeps_its_lease() {
     let place = Place::postgres();
-    let mut waiting = Waiting::start_with(&place, &[("BACKSTITCH_LEASE", "1")]);
+    let mut waiting = Waiting::start_with(&place, &[("BACKSTITCH_LEASE", "2")]);
     let next = waiting.server.replica();
     waiting.server.signal("TERM");
     thread::sleep(Duration::from_secs(3));
@@ -187,7 +187,7 @@ impl Impatient {
 /// An answer is used in a superstep of which nothing is stored.
 fn a_run_that_is_handed_over_before_it_stores_anything_still_has_its_answer(place: &Place) {
     let mut at = Impatient::start(place);
-    let input = json!({"how": "ask", "pause": 1500, "trace": at.trace});
+    let input = json!({"how": "ask", "pause": 5000, "trace": at.trace});
     let question = json!({"assistant_id": "fault", "input": input});
     at.client.run(&at.thread, &question);
     let answer =
@@ -205,7 +205,7 @@ fn a_run_that_is_handed_over_before_it_stores_anything_comes_to_its_breakpoint(p
     let first = json!({"assistant_id": "fault", "input": {}});
     at.client.run(&at.thread, &first);
     let body = json!({
-        "assistant_id": "fault", "input": {"how": "endless", "pause": 1500, "trace": at.trace},
+        "assistant_id": "fault", "input": {"how": "endless", "pause": 5000, "trace": at.trace},
         "interrupt_after": ["bad"], "durability": "exit",
     });
     let run = background(&at.client, &at.thread, &body);
@@ -218,7 +218,7 @@ fn a_run_that_is_handed_over_before_it_stores_anything_comes_to_its_breakpoint(p
 /// What was shown of supersteps that are stored is not executed again, so nothing else would show it.
 fn events_of_a_run_that_is_handed_over_are_stored_with_what_it_has_done(place: &Place) {
     let mut at = Impatient::start(place);
-    let body = supersteps(MANY, json!({"trace": at.trace, "pause": 2}));
+    let body = supersteps(MANY, json!({"trace": at.trace, "pause": 6}));
     let body = with(body, "stream_resumable", true);
     let run = background(&at.client, &at.thread, &body);
     until("the run is under way", || at.traced().lines().count() > 60);

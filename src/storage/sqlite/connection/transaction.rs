@@ -12,7 +12,7 @@ use super::{Writing, commit, execute, roll_back};
 use crate::checkpoint::{Error, codec::Format};
 
 /// How long a transaction may be idle while everybody else waits for it.
-const IDLE_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
+const IDLE_LIMIT: Duration = Duration::from_secs(5);
 
 /// What waits for its turn in the queue.
 pub(crate) struct Opening {
