@@ -127,7 +127,7 @@ fn runs_without_a_thread_are_joined_by_nobody_else(place: &Place) {
     let watch = Watch::beside(&server, &bystander(&server));
     let [ann, bob, _] = people(&server);
     let own = bob.thread();
-    let row = ok(ann.post("/runs", &talk::slow(50, 100)), 200);
+    let row = ok(ann.post("/runs", &talk::slow(50, 4000)), 200);
     let (thread, run) = (
         row["thread_id"].as_str().unwrap(),
         row["run_id"].as_str().unwrap(),

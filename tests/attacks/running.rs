@@ -116,7 +116,7 @@ fn states_that_runs_load_of_graphs_inside_are_counted(place: &Place) {
     server.restart();
     let client = Client::of(&server);
     let watch = Watch::of(&server);
-    let loaded = background(&client, &thread, &inside(0, 1.0));
+    let loaded = background(&client, &thread, &inside(0, 3.0));
     until("the state inside is there", || used(&client) > 6 * MIB);
     assert_eq!(client.end_of(&thread, &loaded), "success");
     until("the memory is free", || used(&client) == 0);

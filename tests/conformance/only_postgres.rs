@@ -297,6 +297,10 @@ async fn the_result_of_a_stateless_run_outlives_it_for_those_who_wait_elsewhere(
 async fn no_run_waits_to_be_created_for_the_branch_of_another_thread() {
     let (database, store) = store().await;
     let locked = slot(&store).await;
+    let mut others = vec![];
+    for _ in 0..20 {
+        others.push(slot(&store).await.thread);
+    }
     let session = connect(&database.url).await;
     let lock = "BEGIN; SELECT 1 FROM branches WHERE branch_id = ";
     let lock = format!("{lock}'{}' FOR UPDATE", locked.branch);
@@ -305,10 +309,6 @@ async fn no_run_waits_to_be_created_for_the_branch_of_another_thread() {
         let store = store.clone();
         async move { store.create_run(new_run(locked.thread)).await }
     });
-    let mut others = vec![];
-    for _ in 0..20 {
-        others.push(slot(&store).await.thread);
-    }
     let others = others
         .into_iter()
         .map(|thread| store.create_run(new_run(thread)));

@@ -219,7 +219,7 @@ fn a_search_that_takes_too_long_is_ended_once() {
         })
         .unwrap();
     };
-    takes(0.3);
+    takes(0.05);
     let search = json!({"limit": 1, "sort_by": "status"});
     let rows = ok(client.post("/threads/search", &search), 200);
     assert_eq!(rows.as_array().unwrap().len(), 1);
@@ -231,12 +231,12 @@ fn a_search_that_takes_too_long_is_ended_once() {
             .await
     })
     .unwrap();
-    takes(3.0);
+    takes(9.0);
     let begin = Instant::now();
     client.post("/threads/search", &search).refused(503);
     let took = begin.elapsed().as_millis();
     assert!(
-        (900..2900).contains(&took),
+        (900..4_500).contains(&took),
         "{took} ms: it was not ended, or tried again"
     );
 }
@@ -344,7 +344,7 @@ fn threads_of_a_status_that_few_have_are_those_of_the_whole_list_on_postgres() {
 }
 
 /// What SQLite counts in a part of a second, and in minutes.
-const FEW: u64 = 100_000;
+const FEW: u64 = 1_000;
 const MANY: u64 = 1 << 32;
 
 /// The same on SQLite, where nothing waits: every read of assistants counts to so many first.
@@ -394,7 +394,7 @@ fn a_search_of_sqlite_that_reads_one_state_after_another_is_ended_too() {
         client.run(&client.thread(), &approve);
     }
     let body = json!({"values": {"request": "r"}, "limit": 100});
-    for (milliseconds, ends) in [(20, true), (300, false)] {
+    for (milliseconds, ends) in [(0, true), (300, false)] {
         let wait = format!("checkpoints::page=sleep({milliseconds})");
         server.restart_with("FAILPOINTS", &wait);
         let client = Client::of(&server);
@@ -407,7 +407,7 @@ fn a_search_of_sqlite_that_reads_one_state_after_another_is_ended_too() {
                 let detail = answer.refused(503);
                 assert!(detail.contains("ask for less at once"), "{detail}");
                 let took = begin.elapsed().as_millis();
-                assert!((1_000..3_500).contains(&took), "{took} ms");
+                assert!((1_000..10_000).contains(&took), "{took} ms");
             }
         }
     }

@@ -19,9 +19,10 @@ use crate::{
 /// How long the first supersteps of a run wait for others. Whoever waits for them ends it.
 const GATHER_FIRST: Duration = Duration::from_millis(2);
 
-/// Supersteps that came after a transaction had begun wait for others a fifth of the age that they may reach, counted
-/// from that moment: on a fast disk each superstep would have a transaction of its own. Whoever waits for them ends it,
-/// and so do they once they are half of what may be ahead, since the run goes on while these become durable.
+/// How long supersteps that came after a transaction had begun wait for others, counted from that moment: on a fast disk
+/// each superstep would have a transaction of its own. A fifth of the age that they may reach at most. Whoever waits for
+/// them ends it, and so do they once they are half of what may be ahead, since the run goes on while these become durable.
+const GATHER: Duration = Duration::from_millis(10);
 const GATHER_SHARE: u32 = 5;
 
 /// How far a run in `Async` durability may be ahead of what is durable: what a crash repeats at most,
@@ -306,7 +307,7 @@ impl Pipeline {
     /// Writes what waits until nothing is left.
     async fn serve(self: Arc<Self>) {
         loop {
-            let next = Instant::now() + self.limits.age / GATHER_SHARE;
+            let next = Instant::now() + GATHER.min(self.limits.age / GATHER_SHARE);
             let batch = self.state.lock().take();
             let Some(first) = batch.first() else {
                 return;

@@ -17,7 +17,7 @@ on_both_storages!(
 fn a_queued_run_is_told_of_before_it_starts(place: &Place) {
     let (server, client) = serve(place);
     let thread = client.thread();
-    let first = background(&client, &thread, &slow(300, 3));
+    let first = background(&client, &thread, &slow(1000, 3));
     let second = background(&client, &thread, &turn("later"));
     client.end_of(&thread, &first);
     client.end_of(&thread, &second);

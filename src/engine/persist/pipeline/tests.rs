@@ -269,7 +269,7 @@ async fn the_first_supersteps_wait_a_moment_for_others_and_for_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_transaction_begins_a_moment_after_the_one_before_unless_somebody_waits_for_it() {
-    let gather = RunAhead::default().age / GATHER_SHARE;
+    let gather = GATHER;
     let mut rig = Rig::new(RunAhead::default());
     let begin = Instant::now();
     rig.push([0], 10);
@@ -310,6 +310,23 @@ async fn a_transaction_begins_a_moment_after_the_one_before_unless_somebody_wait
     rig.push([6], 10);
     assert_eq!(rig.next().await, [6]);
     assert!(begin.elapsed() >= gather);
+
+    // Not as long as a short age allows, nor longer where a long one does.
+    for (age, gather) in [(5, Duration::from_millis(1)), (60_000, GATHER)] {
+        let mut rig = Rig::new(RunAhead {
+            age: Duration::from_millis(age),
+            ..RunAhead::default()
+        });
+        rig.push([0], 10);
+        assert_eq!(rig.next().await, [0]);
+        let begin = Instant::now();
+        rig.end(Ok(())).await;
+        rig.push([1], 10);
+        assert_eq!(rig.next().await, [1]);
+        // The clock of the runtime counts milliseconds.
+        let waited = begin.elapsed();
+        assert!(waited >= gather && waited <= gather + Duration::from_millis(2));
+    }
 
     // A superstep at a time, the next one as soon as it is there.
     let mut rig = Rig::new(RunAhead {
