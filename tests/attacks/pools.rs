@@ -148,7 +148,7 @@ fn beside<T>(
 fn slow_reads_that_take_every_connection_delay_no_commit_of_a_run(place: &Place) {
     let setup = Setup::example("bench_server")
         .env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b,eve=key-e")
-        .env("BACKSTITCH_LEASE", "5")
+        .env("BACKSTITCH_LEASE", "3")
         .env("BACKSTITCH_REQUEST_WAIT", LIMIT.to_string());
     let mut server = place.start(setup);
     let keys = ["key-a", "key-b"];
@@ -169,7 +169,7 @@ fn slow_reads_that_take_every_connection_delay_no_commit_of_a_run(place: &Place)
     let readers = 50 * rounds();
     // The short form runs beside other tests.
     let (time, most) = if rounds() < 10 {
-        (Duration::from_secs(2), Duration::from_secs(5))
+        (Duration::from_secs(4), Duration::from_secs(5))
     } else {
         (Duration::from_secs(15), Duration::from_millis(250))
     };

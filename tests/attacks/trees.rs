@@ -11,7 +11,7 @@ use test_support::server::{Server, Setup};
 use test_support::talk::{agent_thread, background, fork, id_of, note, slow, until, with};
 
 use crate::locks::{Locked, locked, patient, waiting_statements};
-use crate::siege::{MIB, Waits, Watch, patiently, pause, rounds};
+use crate::siege::{MIB, TURN, Waits, Watch, patiently, pause, rounds};
 
 /// Clients of each kind: in the short form twice as many as the server has connections.
 fn clients() -> usize {
@@ -64,6 +64,20 @@ fn others_go_on(place: &Place, server: &Server, client: &Client) {
     }
 }
 
+/// Sends a request until it is carried out: it may be refused only after it has waited for as long as anybody does.
+fn in_turn(request: impl Fn() -> Answer) -> Answer {
+    patiently(|| {
+        let begin = Instant::now();
+        let answer = request();
+        assert!(
+            answer.status != 503 || begin.elapsed() >= TURN,
+            "{}",
+            answer.text()
+        );
+        answer
+    })
+}
+
 /// Clients send requests that wait for the row of a thread's tree; all are carried out once it is free, also those that
 /// had to come back because the ones before them took longer than anybody waits.
 fn all_wait(
@@ -78,7 +92,7 @@ fn all_wait(
     scope(|scope| {
         let request = &request;
         let clients: Vec<_> = (0..clients())
-            .map(|number| scope.spawn(move || patiently(|| request(number))))
+            .map(|number| scope.spawn(move || in_turn(|| request(number))))
             .collect();
         others_go_on(place, server, client);
         drop(held);

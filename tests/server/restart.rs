@@ -285,6 +285,8 @@ fn an_idle_server_shuts_down_at_once(place: &Place) {
             return;
         }
         server.restart();
+        let client = Client::of(&server);
+        client.run(&client.thread(), &slow(1, 1));
     }
     panic!("{shortest:?}");
 }

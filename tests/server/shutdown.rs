@@ -134,7 +134,7 @@ fn runs_go_on_for_as_long_as_a_server_drains_and_longer_ones_are_handed_over(pla
     let setup = Setup::example("reference_server").env("BACKSTITCH_DRAIN", "4");
     let mut server = place.start(setup);
     let client = Client::of(&server);
-    let mut short = client.open_stream(&client.thread(), &slow(500, 1));
+    let mut short = client.open_stream(&client.thread(), &slow(1500, 1));
     let thread = client.thread();
     let mut long = client.open_stream(&thread, &slow(3_600_000, 1));
     long.event().unwrap();

@@ -21,7 +21,8 @@ const GATHER_FIRST: Duration = Duration::from_millis(2);
 
 /// How long supersteps that came after a transaction had begun wait for others, counted from that moment: on a fast disk
 /// each superstep would have a transaction of its own. A fifth of the age that they may reach at most. Whoever waits for
-/// them ends it, and so do they once they are half of what may be ahead, since the run goes on while these become durable.
+/// them ends it, and so do they once they are half of what may be ahead, since the run goes on while these become durable. What shares no
+/// transaction, such as results of tasks, waits for nothing.
 const GATHER: Duration = Duration::from_millis(10);
 const GATHER_SHARE: u32 = 5;
 
@@ -115,10 +116,13 @@ impl State {
         }
     }
 
-    /// Whether what is not under way is half of what may be ahead.
-    fn is_half_full(&self, limits: &RunAhead) -> bool {
+    /// Whether what is not under way waits for others no longer: it is half of what may be ahead, or something of it goes
+    /// alone.
+    fn has_gathered(&self, limits: &RunAhead) -> bool {
         let bytes = || -> usize { self.waiting.iter().map(|entry| entry.bytes).sum() };
-        self.waiting.len() >= limits.supersteps / 2 || bytes() >= limits.bytes / 2
+        self.waiting.len() >= limits.supersteps / 2
+            || bytes() >= limits.bytes / 2
+            || self.waiting.iter().any(|one| !one.write.may_share())
     }
 
     /// Whether a superstep of so many bytes may be added: always when nothing waits to become durable,
@@ -296,7 +300,7 @@ impl Pipeline {
             since: Instant::now(),
             span: trace::commit(),
         });
-        if state.is_half_full(&self.limits) {
+        if state.has_gathered(&self.limits) {
             self.wanted.notify_one();
         }
         if !state.is_deferred && !mem::replace(&mut state.is_served, true) {
@@ -327,7 +331,7 @@ impl Pipeline {
             // Whoever waited for this transaction alone does not want the next one; who waits on says so again.
             let _ = self.wanted.notified().now_or_never();
             self.end(count, bytes, result);
-            if self.limits.supersteps > 1 && !self.state.lock().is_half_full(&self.limits) {
+            if self.limits.supersteps > 1 && !self.state.lock().has_gathered(&self.limits) {
                 let _ = tokio::time::timeout_at(next, self.wanted.notified()).await;
             }
         }

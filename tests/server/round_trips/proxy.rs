@@ -32,9 +32,6 @@ impl Proxy {
             for client in listener.incoming() {
                 let Ok(client) = client else { return };
                 let server = TcpStream::connect(&address).unwrap();
-                // Else parts of a message wait for each other, and a run takes ten times as long.
-                server.set_nodelay(true).unwrap();
-                client.set_nodelay(true).unwrap();
                 let (answers, asker) = (server.try_clone().unwrap(), client.try_clone().unwrap());
                 let mut statements = Statements::new(noted.clone());
                 std::thread::spawn(move || forward(answers, asker));

@@ -343,6 +343,21 @@ async fn a_transaction_begins_a_moment_after_the_one_before_unless_somebody_wait
 }
 
 #[tokio::test(start_paused = true)]
+async fn results_of_tasks_wait_for_nothing_else_to_be_written() {
+    let mut rig = Rig::new(RunAhead::default());
+    rig.push([0], 10);
+    assert_eq!(rig.next().await, [0]);
+    rig.end(Ok(())).await;
+    let begin = Instant::now();
+    rig.push([1], 10);
+    rig.pipeline.push(flush());
+    assert_eq!(rig.next().await, [1]);
+    rig.end(Ok(())).await;
+    assert!(rig.next().await.is_empty(), "the flush");
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
 async fn supersteps_wait_for_no_others_once_they_are_half_of_what_may_be_ahead() {
     for (first, rest, bytes) in [(7, 8, 10), (1, 2, 300_000)] {
         let mut rig = Rig::new(RunAhead::default());
