@@ -71,7 +71,7 @@ fn unfinished_bodies_of_one_client_leave_memory_for_another(place: &Place) {
     // A large body of somebody else is read meanwhile.
     let large = format!("{{{}}}", " ".repeat(1 << 20));
     assert_eq!(bob.post_text("/threads", large).status, 200);
-    Waits::of(&bob, 50).held("300 unfinished bodies", Duration::from_secs(2));
+    Waits::of(&bob, 50).held("300 unfinished bodies", Duration::from_secs(1));
     drop(open);
     memory.held("300 unfinished bodies", 256 * MIB);
 }

@@ -205,8 +205,7 @@ fn streams_that_nobody_reads_are_closed(place: &Place) {
     execute(place, &server, DUE).unwrap();
     assert_eq!(client.end_of(&thread, &run), "success");
     let begin = Instant::now();
-    // Shorter than the usual limit.
-    let patience = stall + Duration::from_secs(20);
+    let patience = stall + Duration::from_secs(5);
     until_within(patience, "the streams that nobody reads are closed", || {
         open_streams(&client) == 0.0
     });

@@ -20,10 +20,12 @@ use crate::{
 const GATHER_FIRST: Duration = Duration::from_millis(2);
 
 /// How long supersteps that came after a transaction had begun wait for others, counted from that moment: on a fast disk
-/// each superstep would have a transaction of its own. A fifth of the age that they may reach at most. Whoever waits for
-/// them ends it, and so do they once they are half of what may be ahead, since the run goes on while these become durable. What shares no
-/// transaction, such as results of tasks, waits for nothing.
+/// each superstep would have a transaction of its own. Whoever waits for them ends it, and so do they once they are half
+/// of what may be ahead, since the run goes on while these become durable. What shares no transaction, such as results of
+/// tasks, ends it too.
 const GATHER: Duration = Duration::from_millis(10);
+
+/// They wait for at most this part of the age at which the run would wait for them.
 const GATHER_SHARE: u32 = 5;
 
 /// How far a run in `Async` durability may be ahead of what is durable: what a crash repeats at most,

@@ -21,8 +21,8 @@ pub enum Durability {
     /// Before the next superstep starts.
     Sync,
     /// While the next supersteps run, which share a transaction with those that ended during the one
-    /// before, and within a moment of its beginning; the first transaction has those of the first two milliseconds. A crash may repeat what is
-    /// not durable: at most 16 supersteps, 1 MiB and 50 milliseconds of them, or what the server's
+    /// before, or within ten milliseconds of its beginning; the first transaction has those of the first
+    /// two milliseconds. A crash may repeat what is not durable: at most 16 supersteps, 1 MiB and 50 milliseconds of them, or what the server's
     /// settings say.
     #[default]
     Async,

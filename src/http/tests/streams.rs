@@ -114,7 +114,7 @@ async fn a_client_that_reads_nothing_is_disconnected() {
             break;
         }
     }
-    timeout(Duration::from_secs(20), feed.closed())
+    timeout(Duration::from_secs(5), feed.closed())
         .await
         .unwrap();
     assert_eq!(running.ended().await, [Status::Interrupted]);
@@ -161,7 +161,7 @@ async fn joining_reads_the_modes_and_the_last_event() {
     assert!(head.contains("content-type: text/event-stream; charset=utf-8\r\n"));
     assert!(!head.contains("event: custom"), "{head}");
     drop(socket);
-    timeout(Duration::from_secs(20), feed.closed())
+    timeout(Duration::from_secs(5), feed.closed())
         .await
         .unwrap();
     assert_eq!(running.ended().await, [Status::Interrupted]);

@@ -150,7 +150,7 @@ fn lists_wait_until_they_know_an_event(place: &Place) {
     assert_eq!(behind.json()["code"], "projection_behind");
     let waited = begin.elapsed();
     assert!(
-        waited >= Duration::from_secs(2) && waited < Duration::from_secs(20),
+        waited >= Duration::from_secs(2) && waited < Duration::from_secs(5),
         "{waited:?}"
     );
 }
