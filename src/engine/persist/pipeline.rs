@@ -16,10 +16,13 @@ use crate::{
     fail_point, trace,
 };
 
-/// How long supersteps wait for others: the first ones of a run from when they are there, and those that came after a
-/// transaction had begun from that moment. On a fast disk each superstep would else have a transaction of its own.
-/// Whoever waits for them ends it. So do supersteps after the first once they are half of what may be ahead, since the
-/// run goes on while these become durable, and what shares no transaction, such as results of tasks.
+/// How long the first supersteps of a run wait for others. Whoever waits for them ends it.
+const GATHER_FIRST: Duration = Duration::from_millis(2);
+
+/// How long supersteps that came after a transaction had begun wait for others, counted from that moment: on a fast disk
+/// each superstep would have a transaction of its own. Whoever waits for them ends it, and so do they once they are half
+/// of what may be ahead, since the run goes on while these become durable. What shares no transaction, such as results of
+/// tasks, ends it too.
 const GATHER: Duration = Duration::from_millis(10);
 
 /// They wait for at most this part of the age at which the run would wait for them.
@@ -36,13 +39,6 @@ pub struct RunAhead {
     pub bytes: usize,
     /// Time since the oldest of them ended.
     pub age: Duration,
-}
-
-impl RunAhead {
-    /// How long supersteps wait for others that may share their transaction.
-    fn gather(&self) -> Duration {
-        GATHER.min(self.age / GATHER_SHARE)
-    }
 }
 
 impl Default for RunAhead {
@@ -255,7 +251,7 @@ impl Pipeline {
         self.defer();
         let pipeline = self.clone();
         tokio::spawn(async move {
-            tokio::time::sleep(pipeline.limits.gather()).await;
+            tokio::time::sleep(GATHER_FIRST).await;
             pipeline.let_go();
         });
     }
@@ -317,7 +313,7 @@ impl Pipeline {
     /// Writes what waits until nothing is left.
     async fn serve(self: Arc<Self>) {
         loop {
-            let next = Instant::now() + self.limits.gather();
+            let next = Instant::now() + GATHER.min(self.limits.age / GATHER_SHARE);
             let batch = self.state.lock().take();
             let Some(first) = batch.first() else {
                 return;
