@@ -51,7 +51,15 @@ struct Shared<T> {
     state: Mutex<State<T>>,
     /// Most groups under way at once.
     at_once: usize,
+    bound: Bound<T>,
     work: Box<Work<T>>,
+}
+
+/// How large a group may be, besides the number of its jobs.
+struct Bound<T> {
+    size: fn(&T) -> usize,
+    /// Most of all jobs of a group together; a job that has more is a group by itself.
+    most: usize,
 }
 
 struct State<T> {
@@ -62,6 +70,16 @@ struct State<T> {
     fast: usize,
     /// Whether the last one that began has not taken its jobs yet: it takes what waits, so none begins beside it.
     gathers: bool,
+}
+
+impl<T> Bound<T> {
+    /// The number of jobs alone.
+    fn none() -> Self {
+        Self {
+            size: |_| 1,
+            most: usize::MAX,
+        }
+    }
 }
 
 impl<T> State<T> {
@@ -78,8 +96,14 @@ impl<T> State<T> {
         begins
     }
 
-    fn take(&mut self) -> Vec<T> {
-        let count = self.waiting.len().min(MOST);
+    fn take(&mut self, bound: &Bound<T>) -> Vec<T> {
+        let mut size = 0_usize;
+        let fits = |job: &&T| {
+            let is_first = size == 0;
+            size = size.saturating_add((bound.size)(job).max(1));
+            is_first || size <= bound.most
+        };
+        let count = self.waiting.iter().take(MOST).take_while(fits).count();
         self.waiting.drain(..count).collect()
     }
 }
@@ -87,17 +111,26 @@ impl<T> State<T> {
 impl<T: Send + 'static> Groups<T> {
     /// Groups for which `work` is called; it tells the callers of its jobs how they ended.
     pub fn new(work: impl Fn(Vec<T>) -> BoxFuture<'static, Ended> + Send + Sync + 'static) -> Self {
-        Self::of(AT_ONCE, Box::new(work))
+        Self::of(AT_ONCE, Bound::none(), Box::new(work))
+    }
+
+    /// The same, of jobs that have different sizes: those of a group have `most` together, unless it is a single job.
+    pub fn sized(
+        size: fn(&T) -> usize,
+        most: usize,
+        work: impl Fn(Vec<T>) -> BoxFuture<'static, Ended> + Send + Sync + 'static,
+    ) -> Self {
+        Self::of(AT_ONCE, Bound { size, most }, Box::new(work))
     }
 
     /// The same, one group after the other.
     pub fn one_by_one(
         work: impl Fn(Vec<T>) -> BoxFuture<'static, Ended> + Send + Sync + 'static,
     ) -> Self {
-        Self::of(1, Box::new(work))
+        Self::of(1, Bound::none(), Box::new(work))
     }
 
-    fn of(at_once: usize, work: Box<Work<T>>) -> Self {
+    fn of(at_once: usize, bound: Bound<T>, work: Box<Work<T>>) -> Self {
         let state = State {
             waiting: VecDeque::new(),
             under_way: 0,
@@ -108,6 +141,7 @@ impl<T: Send + 'static> Groups<T> {
             shared: Arc::new(Shared {
                 state: Mutex::new(state),
                 at_once,
+                bound,
                 work,
             }),
         }
@@ -194,7 +228,7 @@ impl<T: Send + 'static> Lane<T> {
         let (group, begins) = {
             let mut state = shared.state.lock();
             (state.gathers, self.gathers) = (false, false);
-            let group = state.take();
+            let group = state.take(&self.shared.bound);
             if group.is_empty() {
                 self.end(&mut state);
             }

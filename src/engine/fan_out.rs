@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
+
 use super::{
     error::{Error, Mistake},
     execution::Execution,
@@ -44,12 +46,58 @@ pub fn check(execution: &Execution, who: &str, tasks: usize) -> Result<(), Error
 /// # Errors
 /// The run was cancelled.
 pub async fn let_others_run(execution: &Execution, done: usize) -> Result<(), Error> {
+    give_way(&execution.context.cancel, done).await
+}
+
+async fn give_way(cancel: &CancellationToken, done: usize) -> Result<(), Error> {
     if done % STRIDE != STRIDE - 1 {
         return Ok(());
     }
     tokio::task::yield_now().await;
-    if execution.context.cancel.is_cancelled() {
+    if cancel.is_cancelled() {
         return Err(Error::Cancelled);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_loop_over_many_tasks_lets_others_run_after_every_few_of_them() {
+        let turns = Arc::new(AtomicUsize::new(0));
+        let other = turns.clone();
+        tokio::spawn(async move {
+            loop {
+                other.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+            }
+        });
+        let cancel = CancellationToken::new();
+        for done in 0..10 * STRIDE {
+            give_way(&cancel, done).await.unwrap();
+        }
+        // There is one thread: the other one had its turns between those of this loop.
+        assert!(turns.load(Ordering::Relaxed) >= 10);
+    }
+
+    #[tokio::test]
+    async fn a_loop_over_many_tasks_ends_where_its_run_is_cancelled() {
+        let cancel = CancellationToken::new();
+        let mut done = 0;
+        let ended = loop {
+            if done == 3 * STRIDE + 1 {
+                cancel.cancel();
+            }
+            if let Err(error) = give_way(&cancel, done).await {
+                break error;
+            }
+            done += 1;
+        };
+        assert!(matches!(ended, Error::Cancelled));
+        assert!(done < 5 * STRIDE, "{done}");
+    }
 }

@@ -15,7 +15,7 @@ use std::{collections::HashSet, sync::Arc};
 
 pub(crate) use self::registration::Registration;
 use self::{
-    metadata::{own_keys, run_metadata, thread_config, thread_metadata},
+    metadata::{excess, own_keys, run_metadata, thread_config, thread_metadata},
     placement::RunPlacement,
 };
 use super::{
@@ -212,6 +212,10 @@ impl Service {
         self.check_message_ids(ids.thread, &registered.graph, request)
             .await?;
         let metadata = run_metadata(request, ids, &resolved.metadata, temporary);
+        if let Some(excess) = excess(&metadata, self.shared.parts.metadata) {
+            let detail = format!("Together with that of its assistant: {excess}");
+            return Err(Error::Invalid(detail));
+        }
         let known = context_properties(&registered.graph);
         let kwargs = Kwargs::of(request, ids, &metadata, known, temporary);
         let mut new = NewRun {

@@ -39,6 +39,17 @@ mod list;
 
 pub use list::RequestPart;
 
+/// What is there of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remains {
+    /// It lives.
+    All,
+    /// It was deleted, and its id is remembered.
+    Tombstone,
+    /// There never was one, or it was a temporary one.
+    Nothing,
+}
+
 /// Settings of the service.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -250,28 +261,38 @@ impl Service {
         self.inner.wake.notify_one();
     }
 
-    /// Checks that a client still has the level on a thread that its request took the first time. Of
-    /// a thread that is gone nothing can be withdrawn.
+    /// Checks that a client still has the level on a thread that its request took the first time. Of a temporary thread,
+    /// which goes with the end of its run, nothing can be withdrawn. With a thread that was deleted its members are gone
+    /// too: what the client may still be shown of it nobody knows, so that it is nothing.
     ///
     /// # Errors
     /// As [`authorize`](Self::authorize).
     pub async fn authorize_repeat(&self, access: &Access, thread: ThreadId) -> Result<(), Error> {
-        if !self.is_there(thread).await? {
-            return Ok(());
+        match self.remains(thread).await? {
+            Remains::Nothing => return Ok(()),
+            Remains::Tombstone if access.principal().is_none() => return Ok(()),
+            Remains::Tombstone => return Err(Error::NoThread(thread)),
+            Remains::All => {}
         }
         fail_point!(async "runs::repeat");
         match self.authorize(access, thread).await {
-            // A temporary thread goes with the end of its run, which may be at this moment.
-            Err(Error::NoThread(_)) if !self.is_there(thread).await? => Ok(()),
+            // A temporary thread may go at this moment.
+            Err(Error::NoThread(_)) if self.remains(thread).await? == Remains::Nothing => Ok(()),
             checked => checked,
         }
     }
 
-    /// Whether a thread is there, whoever sees it.
-    async fn is_there(&self, thread: ThreadId) -> Result<bool, Error> {
+    /// What is there of a thread, whoever sees it.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub async fn remains(&self, thread: ThreadId) -> Result<Remains, Error> {
         let mut reader = self.shared.parts.tree.reader().await?;
-        let row = reader.thread_row(thread).await?;
-        Ok(row.is_some_and(|row| row.deleted_at.is_none()))
+        Ok(match reader.thread_row(thread).await? {
+            None => Remains::Nothing,
+            Some(row) if row.deleted_at.is_some() => Remains::Tombstone,
+            Some(_) => Remains::All,
+        })
     }
 
     /// Watches a client's access to a thread while a stream is open; `None` when everything is

@@ -439,8 +439,8 @@ struct Memory {
 impl Items for Memory {
     async fn get(&self, namespace: &[String], key: &str) -> anyhow::Result<Option<Value>> {
         let (namespace, key) = (namespace.to_vec(), key.to_owned());
-        let found = self.service.get(&self.owner, namespace, key, true).await?;
-        Ok(found.map(|item| item.value))
+        let found = self.service.get(&self.owner, namespace, key, true).await;
+        Ok(found.map_err(for_node)?.map(|item| item.value))
     }
 
     async fn search(
@@ -459,8 +459,8 @@ impl Items for Memory {
             // What a node has is its own.
             memory: None,
         };
-        let found = self.service.search(&self.owner, query).await?;
-        let found = found.into_iter().map(|item| {
+        let found = self.service.search(&self.owner, query).await;
+        let found = found.map_err(for_node)?.into_iter().map(|item| {
             Ok(FoundItem {
                 value: item.value.decode()?,
                 namespace: item.namespace,
@@ -483,10 +483,25 @@ impl Items for Memory {
         match value {
             Some(value) => {
                 let how = (ttl, &Index::Default);
-                service.put(owner, namespace, key, value, how).await?;
+                let stored = service.put(owner, namespace, key, value, how).await;
+                stored.map_err(for_node)?;
             }
-            None => drop(service.delete(owner, namespace, key).await?),
+            None => drop(
+                service
+                    .delete(owner, namespace, key)
+                    .await
+                    .map_err(for_node)?,
+            ),
         }
         Ok(())
+    }
+}
+
+/// What a node gets. A failure of the storage is passed on as that, so that the engine recognises it: the run of a node
+/// that returns it goes on when the storage is back.
+fn for_node(error: Error) -> anyhow::Error {
+    match error {
+        Error::Storage(error) => error.into(),
+        error => error.into(),
     }
 }

@@ -8,6 +8,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::{Error, Result, Service, messages::lookup::PageMemory};
 use crate::{
+    checkpoint,
     id::ThreadId,
     tree::{
         self,
@@ -102,8 +103,13 @@ impl Service {
     /// Returns the pause before the next one.
     async fn round(&self, threads: &[ThreadId]) -> Duration {
         let begin = Instant::now();
-        if let Err(error) = self.project(threads).await {
-            tracing::warn!(%error, "projections could not be brought up to date");
+        match self.derive(threads).await {
+            Ok(failures) => {
+                for (thread, error) in failures {
+                    tracing::warn!(%thread, %error, "what lists show of a thread could not be derived from its events");
+                }
+            }
+            Err(error) => tracing::warn!(%error, "projections could not be brought up to date"),
         }
         GATHER.max(begin.elapsed() * REST)
     }
@@ -111,25 +117,44 @@ impl Service {
     /// Brings the tables up to date for some threads.
     ///
     /// # Errors
-    /// The storage failed.
+    /// The storage failed, or the events of one of them cannot be read.
     pub async fn project(&self, threads: &[ThreadId]) -> Result<()> {
+        let failures = self.derive(threads).await?;
+        let first = failures.into_iter().next();
+        first.map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    /// Brings the tables up to date for some threads; those of which that fails, and why, keep none of the others from it.
+    ///
+    /// # Errors
+    /// The storage failed.
+    async fn derive(&self, threads: &[ThreadId]) -> Result<Vec<(ThreadId, Error)>> {
         let projections = &self.shared.parts.projections;
         let mut left: HashSet<ThreadId> = threads.iter().copied().collect();
+        let mut failures = vec![];
         while !left.is_empty() {
             let found = projections.progress(left.iter().copied().collect()).await?;
             left.clear();
             let mut steps = Vec::new();
             for progress in found.iter().filter(|progress| !progress.reached(None)) {
-                if !self.steps(progress, &mut steps).await? {
-                    left.insert(progress.thread);
+                match self.steps(progress, &mut steps).await {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        left.insert(progress.thread);
+                    }
+                    // It would be so with all of them, one after the other.
+                    Err(error @ Error::Storage(checkpoint::Error::Unavailable(_))) => {
+                        return Err(error);
+                    }
+                    Err(error) => failures.push((progress.thread, error)),
                 }
             }
             if steps.is_empty() {
-                return Ok(());
+                break;
             }
             projections.apply(steps).await?;
         }
-        Ok(())
+        Ok(failures)
     }
 
     /// The next step of every table that is behind; whether these bring all of them up to date with what

@@ -10,18 +10,19 @@ use test_support::talk::with;
 
 on_both_storages!(
     a_failure_of_the_storage_is_shown_by_the_id_of_its_request_alone,
+    a_failure_of_the_storage_under_a_node_is_shown_without_what_the_database_said,
     a_failure_of_a_node_is_shown_as_it_is,
 );
 
 const SECRET: &str = "secret_of_the_database";
 
-/// Lets the database refuse every new checkpoint, with a word that is no client's business.
-fn refuse(place: &Place, server: &Server) {
+/// Lets the database refuse every new row of a table, with a word that is no client's business.
+fn refuse(place: &Place, server: &Server, table: &str) {
     let sql = if place.is_postgres() {
-        format!("ALTER TABLE checkpoints ADD CONSTRAINT {SECRET} CHECK (false) NOT VALID")
+        format!("ALTER TABLE {table} ADD CONSTRAINT {SECRET} CHECK (false) NOT VALID")
     } else {
         format!(
-            "CREATE TRIGGER refuses BEFORE INSERT ON checkpoints \
+            "CREATE TRIGGER refuses BEFORE INSERT ON {table} \
              BEGIN SELECT RAISE(ABORT, '{SECRET}'); END"
         )
     };
@@ -34,7 +35,7 @@ fn counter() -> serde_json::Value {
 
 fn a_failure_of_the_storage_is_shown_by_the_id_of_its_request_alone(place: &Place) {
     let (server, client) = serve(place);
-    refuse(place, &server);
+    refuse(place, &server, "checkpoints");
     let thread = client.thread();
     let body = counter().to_string();
     let ask = |client: &Client, door: &str| {
@@ -55,6 +56,15 @@ fn a_failure_of_the_storage_is_shown_by_the_id_of_its_request_alone(place: &Plac
     let run = client.get(&format!("/threads/{thread}/runs")).json()[0]["run_id"].clone();
     let join = format!("/threads/{thread}/runs/{}/join", run.as_str().unwrap());
     shown(client.get(&join).text());
+    // Neither the row nor an event of the thread names the checkpoint that was refused.
+    for (table, column) in [("runs", "last_checkpoint_id"), ("events", "checkpoint_id")] {
+        let named = format!(
+            "SELECT CAST(count(*) AS text) FROM {table} n WHERE n.{column} IS NOT NULL AND NOT EXISTS \
+             (SELECT 1 FROM checkpoints c WHERE c.checkpoint_id = n.{column})"
+        );
+        let named = tables::rows(place, &server, &named);
+        assert_eq!(named[0][0].as_deref(), Some("0"), "{table}");
+    }
     // The operator finds it there.
     let log = server.output();
     let line = log
@@ -65,6 +75,17 @@ fn a_failure_of_the_storage_is_shown_by_the_id_of_its_request_alone(place: &Plac
         line.contains("request-77") && line.contains(SECRET),
         "{line}"
     );
+}
+
+fn a_failure_of_the_storage_under_a_node_is_shown_without_what_the_database_said(place: &Place) {
+    let (server, client) = serve(place);
+    refuse(place, &server, "store_items");
+    // Its node stores an item of long-term memory and returns what that returns.
+    let remembering = json!({"assistant_id": "ctx", "input": {"text": "tea"}});
+    let answer = client.run(&client.thread(), &remembering);
+    assert_eq!(answer["__error__"]["error"], "InternalError", "{answer}");
+    assert!(!answer.to_string().contains(SECRET), "{answer}");
+    assert!(server.output().contains(SECRET), "the operator finds it");
 }
 
 fn a_failure_of_a_node_is_shown_as_it_is(place: &Place) {

@@ -232,3 +232,24 @@ fn groups_that_end_with_their_runtime_let_the_waiting_go_and_begin_on_another() 
         assert_eq!((state.under_way, state.fast), (0, 0));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn jobs_of_a_group_are_no_larger_together_than_its_bound_and_a_larger_one_goes_alone() {
+    let (begun, mut sizes) = mpsc::unbounded_channel();
+    let work = move |group: Vec<usize>| {
+        begun.send(group).unwrap();
+        Box::pin(async {
+            sleep(Duration::from_millis(1)).await;
+            Ended::Continue(())
+        }) as BoxFuture<'static, Ended>
+    };
+    let groups = Groups::sized(|job| *job, 10, work);
+    for job in [4, 6, 1, 25, 9, 2] {
+        groups.add(job);
+    }
+    sleep(Duration::from_millis(20)).await;
+    assert_eq!(
+        so_far(&mut sizes),
+        [vec![4, 6], vec![1], vec![25], vec![9], vec![2]]
+    );
+}

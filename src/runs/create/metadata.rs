@@ -71,3 +71,10 @@ pub fn run_metadata(request: &request::Run, ids: &Ids, assistant: &Map, temporar
     }
     map
 }
+
+/// What is too much about metadata of a run, if anything is. What the server adds counts for nobody.
+pub fn excess(metadata: &Map, limits: Limits) -> Option<String> {
+    let mut own = metadata.clone();
+    own.retain(|key, _| !IDS.contains(&&**key));
+    limits.excess(&own)
+}

@@ -12,7 +12,8 @@ use crate::{
         self, StateUpdate, StateUpdater,
         update::{COPY, UpdateOutcome},
     },
-    id::{CheckpointId, ThreadId},
+    fail_point,
+    id::{BranchId, CheckpointId, ThreadId},
     runs::{command_of, request::Address},
     threads::{
         Error, Result, Service,
@@ -23,7 +24,7 @@ use crate::{
         load::{self, StateMemory},
         messages::post::branch_off,
         read, resolve,
-        store::rows::Position,
+        store::{ThreadRow, Tx, rows::Position},
     },
     value::{Map, Value},
 };
@@ -89,7 +90,9 @@ impl Service {
             let target = self.target(&thread, &edit.at, opens).await?;
             let written = match (&target.start, &edit.at.tree_address) {
                 (Start::Trimmed, Some(address)) => {
-                    let made = self.write_trimmed(&thread, address, update.clone()).await;
+                    let on = target.slot.branch;
+                    let made = self.write_trimmed(&thread, address, on, update.clone());
+                    let made = made.await;
                     made.map(|made| ("".into(), made, Map::new()))
                 }
                 _ => {
@@ -196,6 +199,7 @@ impl Service {
         &self,
         thread: &Thread,
         address: &tree::Address,
+        on: BranchId,
         update: StateUpdate,
     ) -> Result<CheckpointId> {
         // Before anything is locked, since it may take time.
@@ -206,6 +210,7 @@ impl Service {
         let graph = registered.map(|registered| registered.graph.clone());
         let memory = self.change_memory();
         let (mut tx, row) = self.begin(thread.id).await?;
+        refuse_beside_runs(&mut *tx, &row, on).await?;
         let base = tree::resolve(&mut *tx, &row, address).await?.base;
         let active = resolve::active(&mut *tx, &row).await?;
         let target = self.shared.message_graph(&row, graph)?;
@@ -360,7 +365,9 @@ impl Service {
             Ok(edited) => edited,
             Err(error) => return Err(self.edit_error(thread.id, slot, error).await),
         };
-        let (mut tx, _) = self.begin_in(slot.tree, thread.id).await?;
+        fail_point!(async "threads.before_edit");
+        let (mut tx, row) = self.begin_in(slot.tree, thread.id).await?;
+        refuse_beside_runs(&mut *tx, &row, slot.branch).await?;
         for commit in buffer.take() {
             if let Err(error) = tx.put(commit).await {
                 drop(tx);
@@ -376,6 +383,17 @@ impl Service {
         self.shared.notifier.notify(thread.id);
         Ok((ns, edited.checkpoint, parents.unwrap_or_default()))
     }
+}
+
+/// Refuses to change a branch on which a run waits or is executed, also one that was created after the request had begun.
+async fn refuse_beside_runs(tx: &mut dyn Tx, row: &ThreadRow, branch: BranchId) -> Result<()> {
+    // Whoever creates a run there waits for this transaction from here on.
+    tx.lock_branch(row.tree, branch).await?;
+    let open = tx.open_runs(row.tree, row.id).await?;
+    if branch::is_busy(&open, row, branch) {
+        return Err(Error::InFlight(row.id));
+    }
+    Ok(())
 }
 
 /// Whether one of the updates copies the checkpoint before it.

@@ -2,6 +2,7 @@
 
 use super::*;
 use test_support::on_both_storages;
+use test_support::server::Setup;
 use test_support::talk::{background, code, create, extend, ok, turn, until, user};
 
 on_both_storages!(
@@ -10,6 +11,7 @@ on_both_storages!(
     a_thread_whose_graph_is_not_here_says_so,
     a_copy_of_a_checkpoint_is_no_runs,
     a_state_is_not_edited_while_a_run_waits_on_its_branch,
+    a_run_that_was_created_during_an_edit_refuses_it,
 );
 
 fn made(client: &Client, updates: Value) -> test_support::client::Answer {
@@ -145,6 +147,29 @@ fn a_copy_of_a_checkpoint_is_no_runs(place: &Place) {
     until("the copy is what is left to see", || {
         client.state(&thread)["metadata"] == wanted
     });
+}
+
+fn a_run_that_was_created_during_an_edit_refuses_it(place: &Place) {
+    let mut server = place.start(Setup::example("reference_server"));
+    let client = Client::of(&server);
+    let thread = client.thread();
+    client.run(&thread, &turn("hi"));
+    // An edit waits when its state has been computed, and nothing is locked yet.
+    server.restart_with("FAILPOINTS", "threads.before_edit=sleep(3000)");
+    let client = Client::of(&server);
+    let history = || client.get(&format!("/threads/{thread}/history")).json();
+    let before = history();
+    let values = json!({"values": {"messages": []}, "as_node": "model"});
+    let path = format!("/threads/{thread}/state");
+    std::thread::scope(|scope| {
+        let edit = scope.spawn(|| client.post(&path, &values));
+        until("the edit is about to be written", || {
+            server.output().contains("a fail point was reached")
+        });
+        background(&client, &thread, &extend(turn("later"), json!({"after_seconds": 1000})));
+        assert_eq!(code(edit.join().unwrap(), 409), "branch_busy");
+    });
+    assert_eq!(history(), before, "nothing was written");
 }
 
 fn a_state_is_not_edited_while_a_run_waits_on_its_branch(place: &Place) {

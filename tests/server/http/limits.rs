@@ -56,6 +56,18 @@ fn metadata_has_its_limits_when_it_is_merged(place: &Place) {
     assert_eq!(keys(), 66);
     assert_eq!(change(metadata("a", 40, 20)).status, 200);
     change(metadata("c", 1, 1)).refused(422);
+    // A run has that of its assistant too.
+    let assistant = json!({"graph_id": "counter", "metadata": metadata("d", 40, 10)});
+    let assistant = ok(client.post("/assistants", &assistant), 200)["assistant_id"].clone();
+    let run = |keys: usize| {
+        let mut run = counter();
+        run["assistant_id"] = assistant.clone();
+        run["metadata"] = metadata("e", keys, 10);
+        client.post(&format!("{path}/runs/wait"), &run)
+    };
+    ok(run(24), 200);
+    let refused = run(25).refused(422);
+    assert!(refused.contains("65 keys, at most 64"), "{refused}");
     // Bytes as well, a part at a time and many parts at once.
     let thread = client.thread();
     let path = format!("/threads/{thread}");

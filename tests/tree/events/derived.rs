@@ -7,6 +7,7 @@ on_both_storages!(
     scenario_20_derived_tables_are_the_same_after_a_rebuild_under_load,
     a_rebuild_of_one_thread_or_table_is_taken,
     lists_wait_until_they_know_an_event,
+    a_thread_that_cannot_be_read_keeps_no_other_from_the_lists,
 );
 
 const TABLES: [&str; 1] = ["thread_heads"];
@@ -192,4 +193,40 @@ mod probe {
         };
         rows.into_iter().map(offset).collect()
     }
+}
+
+fn a_thread_that_cannot_be_read_keeps_no_other_from_the_lists(place: &Place) {
+    let (mut server, client) = serve(place);
+    let threads: Vec<String> = (0..3).map(|_| client.thread()).collect();
+    for thread in &threads {
+        say(&client, thread, "hello");
+    }
+    let others = &threads[1..];
+    let before = settled(place, &server, &client, &threads);
+    let (id, bytes) = if place.is_postgres() {
+        (format!("'{}'", threads[0]), "'\\xff'")
+    } else {
+        (format!("x'{}'", threads[0].replace('-', "")), "x'ff'")
+    };
+    let damage = format!("UPDATE checkpoint_blobs SET blob = {bytes} WHERE tree_id = {id}");
+    tables::execute(place, &server, &damage).unwrap();
+    // It remembers none of the values that it read.
+    server.restart();
+    let client = Client::of(&server);
+    assert_eq!(client.post("/admin/projections/rebuild", &json!({})).status, 202);
+    let after = settled(place, &server, &client, others);
+    let rows_of = |rows: &[String], thread: &str| -> Vec<String> {
+        let own = rows.iter().filter(|row| row.contains(thread));
+        own.cloned().collect()
+    };
+    for thread in others {
+        let (before, after) = (rows_of(&before[0], thread), rows_of(&after[0], thread));
+        assert_eq!(before.len(), 1, "{before:?}");
+        assert_eq!(after, before);
+    }
+    until("the operator is told of the one", || {
+        let output = server.output();
+        let mut lines = output.lines();
+        lines.any(|line| line.contains("could not be derived") && line.contains(&threads[0]))
+    });
 }

@@ -6,6 +6,7 @@ use std::{
     io,
     sync::mpsc,
     thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 use rusqlite::Connection;
@@ -22,6 +23,10 @@ use crate::{
 
 /// Jobs that may share a transaction.
 const GROUP: usize = 128;
+
+/// A transaction that has worked for so long takes no further job: what is small does not wait for many that are large,
+/// and what is not written to the file yet stays small.
+const LONGEST: Duration = Duration::from_millis(50);
 
 /// A handle on the writing thread.
 #[derive(Debug)]
@@ -144,59 +149,80 @@ impl Drop for Writer {
 
 fn serve(db: &Connection, jobs: &mpsc::Receiver<Work>) {
     let mut group: Vec<Box<dyn Job>> = Vec::with_capacity(GROUP);
-    let mut next = None;
-    while let Some(first) = next.take().or_else(|| jobs.recv().ok()) {
-        match first {
-            Work::Shared(job) => group.push(job),
-            Work::Exclusive(opening) => {
+    // A transaction of its own, which begins after the jobs that were queued before it.
+    let mut alone = None;
+    loop {
+        if group.is_empty() {
+            if let Some(opening) = alone.take() {
                 transaction::serve(db, opening);
-                continue;
+            }
+            match jobs.recv() {
+                Ok(Work::Shared(job)) => group.push(job),
+                Ok(Work::Exclusive(opening)) => {
+                    alone = Some(opening);
+                    continue;
+                }
+                Err(_) => return,
             }
         }
-        while group.len() < GROUP {
+        while alone.is_none() && group.len() < GROUP {
             match jobs.try_recv() {
                 Ok(Work::Shared(job)) => group.push(job),
-                Ok(alone @ Work::Exclusive(_)) => {
-                    next = Some(alone);
-                    break;
-                }
+                Ok(Work::Exclusive(opening)) => alone = Some(opening),
                 Err(_) => break,
             }
         }
-        let lost = transact(db, &mut group).err();
-        if let Some(error) = &lost {
-            tracing::error!(%error, jobs = group.len(), "a group of writes is lost");
+        let (done, lost) = transact(db, &mut group);
+        if let Err(error) = &lost {
+            tracing::error!(%error, jobs = done, "a group of writes is lost");
             roll_back(db);
         }
-        let lost = lost.map(|error| error.to_string());
-        for job in group.drain(..) {
+        let lost = lost.err().map(|error| error.to_string());
+        for job in group.drain(..done) {
             job.reply(lost.as_deref());
         }
     }
 }
 
-/// Runs the jobs in one transaction. An error means that nothing of any of them was stored.
-fn transact(db: &Connection, group: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
-    execute(db, "BEGIN IMMEDIATE")?;
+/// Runs the first jobs in one transaction, all of them unless that takes long, and says how many. An error means that
+/// nothing of any of these was stored.
+fn transact(db: &Connection, group: &mut [Box<dyn Job>]) -> (usize, rusqlite::Result<()>) {
+    let begin = Instant::now();
+    if let Err(error) = execute(db, "BEGIN IMMEDIATE") {
+        return (group.len(), Err(error));
+    }
     if let [only] = group {
         // The transaction is its savepoint.
-        return if only.run(db) {
+        let result = if only.run(db) {
             commit(db)
         } else {
             roll_back(db);
             Ok(())
         };
+        return (1, result);
     }
+    let mut done = 0;
     for job in group {
-        execute(db, "SAVEPOINT job")?;
-        if !job.run(db) {
-            // SQLite ends the whole transaction by itself when, for example, the disk is full:
-            // then there is no savepoint to go back to and this fails.
-            execute(db, "ROLLBACK TO job")?;
+        done += 1;
+        if let Err(error) = run(db, job.as_mut()) {
+            return (done, Err(error));
         }
-        execute(db, "RELEASE job")?;
+        if begin.elapsed() >= LONGEST {
+            break;
+        }
     }
-    commit(db)
+    (done, commit(db))
+}
+
+/// Runs a job that leaves no trace when it fails.
+fn run(db: &Connection, job: &mut dyn Job) -> rusqlite::Result<()> {
+    execute(db, "SAVEPOINT job")?;
+    if !job.run(db) {
+        // SQLite ends the whole transaction by itself when, for example, the disk is full:
+        // then there is no savepoint to go back to and this fails.
+        execute(db, "ROLLBACK TO job")?;
+    }
+    execute(db, "RELEASE job")
 }
 
 #[cfg(test)]

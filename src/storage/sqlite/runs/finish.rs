@@ -27,7 +27,7 @@ pub(in super::super) fn finish(
     }
     let now = Timestamp::now();
     let slot = &finish.slot;
-    slots::record_outcome(db, slot, finish.outcome, finish.error.as_ref(), now)?;
+    let head = slots::record_outcome(db, slot, finish.outcome, finish.error.as_ref(), now)?;
     let base = db
         .prepare_cached(
             "UPDATE runs SET status = ?2, last_checkpoint_id = ?3, error = ?4, updated_at = ?5 \
@@ -37,7 +37,7 @@ pub(in super::super) fn finish(
             params![
                 finish.run,
                 finish.status.as_str(),
-                slot.head,
+                head,
                 finish.error.as_ref().map(Value::to_json),
                 now.0,
                 slot.epoch,
@@ -54,7 +54,7 @@ pub(in super::super) fn finish(
         id: finish.run,
         branch: slot.branch,
         base,
-        head: slot.head,
+        head,
         status: finish.status,
     };
     log_end(db, slot.tree, slot.thread, &ended, now)?;

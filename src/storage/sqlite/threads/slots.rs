@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::{
     checkpoint::{Error, Result, Slot},
-    id::{BranchId, ThreadId, TreeId},
+    id::{BranchId, CheckpointId, ThreadId, TreeId},
     storage::sqlite::columns::{id, id_if},
     time::Timestamp,
     tree::Outcome,
@@ -63,30 +63,30 @@ pub(super) fn is_head(db: &Connection, slot: &Slot) -> Result<bool> {
         .unwrap_or(false))
 }
 
-/// Stores the outcome of a branch, unless its epoch has changed.
+/// Stores the outcome of a branch, unless its epoch has changed, and returns the branch's head: that of the slot may be
+/// a checkpoint that was refused.
 pub(in super::super) fn record_outcome(
     db: &Connection,
     slot: &Slot,
     outcome: Outcome,
     error: Option<&Value>,
     now: Timestamp,
-) -> Result<()> {
-    let changed = db
-        .prepare_cached(
-            "UPDATE branches SET outcome = ?1, error = ?2, updated_at = ?3 \
-             WHERE tree_id = ?4 AND branch_id = ?5 AND writer_epoch = ?6",
-        )?
-        .execute(params![
+) -> Result<Option<CheckpointId>> {
+    db.prepare_cached(
+        "UPDATE branches SET outcome = ?1, error = ?2, updated_at = ?3 \
+         WHERE tree_id = ?4 AND branch_id = ?5 AND writer_epoch = ?6 RETURNING head_checkpoint_id",
+    )?
+    .query_row(
+        params![
             outcome.as_str(),
             error.map(Value::to_json),
             now.0,
             slot.tree,
             slot.branch,
             slot.epoch,
-        ])?;
-    if changed == 1 {
-        Ok(())
-    } else {
-        Err(Error::Fenced)
-    }
+        ],
+        |row| id_if(row, 0),
+    )
+    .optional()?
+    .ok_or(Error::Fenced)
 }

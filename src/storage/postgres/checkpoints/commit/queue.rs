@@ -12,6 +12,10 @@ use crate::{
     storage::postgres::connection::{Pool, hot::Hot},
 };
 
+/// Most bytes of the supersteps of one group: those of runs with small states do not wait until large ones of others are
+/// written.
+const LARGEST: usize = 4 << 20;
+
 /// A run's supersteps in order, its end, or both, and where their results go.
 struct Waiting {
     commits: Vec<Commit>,
@@ -51,6 +55,10 @@ impl Waiting {
         slot.map(|slot| (slot.tree, slot.branch))
     }
 
+    fn bytes(&self) -> usize {
+        self.commits.iter().map(Commit::bytes).sum()
+    }
+
     fn reply(self, results: Results) {
         // A run may have stopped waiting; what was committed stays.
         let _ = self.reply.send(results);
@@ -72,7 +80,7 @@ impl CommitQueue {
     pub(crate) fn new(pool: &Pool, hot: Hot) -> Self {
         let of_groups = pool.clone();
         Self {
-            waiting: Groups::new(move |group| {
+            waiting: Groups::sized(Waiting::bytes, LARGEST, move |group| {
                 let pool = of_groups.clone();
                 Box::pin(async move {
                     write(&pool, group).await;

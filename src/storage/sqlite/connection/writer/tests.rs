@@ -1,10 +1,10 @@
 //! Tests of the thread that writes.
 
-use std::sync::mpsc;
+use std::{sync::mpsc, time::Instant};
 
 use rusqlite::Connection;
 
-use super::Writer;
+use super::{LONGEST, Writer};
 use crate::checkpoint::Error;
 
 fn writer() -> (Writer, Connection, tempfile::TempDir) {
@@ -197,4 +197,31 @@ async fn a_held_transaction_that_is_dropped_or_silent_is_undone() {
     assert!(matches!(silent.commit().await, Err(Error::Unavailable(_))));
     let only = reader.query_row("SELECT n FROM t", [], |row| row.get::<_, i64>(0));
     assert_eq!(only.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn a_transaction_that_has_worked_for_long_takes_no_further_job() {
+    let (writer, _reader, folder) = writer();
+    let release = occupy(&writer);
+    let first = writer.submit(|db| {
+        let end = Instant::now() + LONGEST;
+        while Instant::now() < end {
+            std::thread::yield_now();
+        }
+        insert(db, 1)
+    });
+    let file = folder.path().join("db");
+    let seen_by_next = writer.submit(move |db| {
+        insert(db, 2)?;
+        Ok(count(&Connection::open(file)?))
+    });
+    let alone = async {
+        let transaction = writer.transaction().await.unwrap();
+        transaction.run(|db| Ok(count(db))).await
+    };
+    drop(release);
+    let (first, seen, alone) = tokio::join!(first, seen_by_next, alone);
+    assert_eq!(first.unwrap(), 1);
+    assert_eq!(seen.unwrap(), 1, "the first one was committed by itself");
+    assert_eq!(alone.unwrap(), 2, "it begins after all that was queued before it");
 }
