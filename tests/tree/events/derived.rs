@@ -1,7 +1,7 @@
 //! The tables that are derived from events, and lists that wait for them.
 
 use super::*;
-use test_support::{on_both_storages, talk::until};
+use test_support::{on_both_storages, tables, talk::until};
 
 on_both_storages!(
     scenario_20_derived_tables_are_the_same_after_a_rebuild_under_load,
