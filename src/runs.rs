@@ -31,5 +31,6 @@ pub use store::transitions;
 pub use store::{
     ClaimedRun, ClaimedRuns, Created, CreatedBatch, DEATHS, EndedRun, Finish, Fired, Firing,
     LeftResult, NewRun, OpenPage, OpenRunState, OpenedRun, PoolState, QueueClaim, Recover,
-    Recovered, RequestSlots, Run, Status, Store, Strategy, Tx, Undo,
+    Recovered, RequestSlots, Run, RunsOfPrincipal, Searched, Slice, Status, Store, Strategy, Tx,
+    Undo,
 };

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    Error, Run, RunHandle, RunResult, Service, Status, Strategy, Tx, Undo,
+    Error, Run, RunHandle, RunResult, RunsOfPrincipal, Service, Status, Strategy, Tx, Undo,
     request::{self, CancelAction, Target},
 };
 use crate::{
@@ -38,7 +38,7 @@ pub(super) const PERMISSION_DENIED: [&str; 2] = [
 /// Ends the runs of a tree that are executed on behalf of a principal who may no longer write to it.
 /// The transaction is that of the change of rights, before it: nothing that the runs commit after it
 /// counts.
-/// Those that wait are refused when they are claimed. Returns the ended ones with their threads.
+/// Those that wait are refused when they are claimed. Returns the ended ones, and where others wait.
 ///
 /// # Errors
 /// The storage failed.
@@ -46,14 +46,14 @@ pub async fn end_runs_of(
     tx: &mut dyn Tx,
     tree: TreeId,
     principal: &Arc<str>,
-) -> Result<Vec<(ThreadId, RunId)>, checkpoint::Error> {
+) -> Result<RunsOfPrincipal, checkpoint::Error> {
     let [class, message] = PERMISSION_DENIED;
-    let executed = tx.executed_for(tree, principal.clone()).await?;
-    for (thread, run) in &executed {
+    let found = tx.executed_for(tree, principal.clone()).await?;
+    for (thread, run) in &found.executed {
         let reason = Undo::reason(class, message);
         tx.end_run(*thread, *run, reason).await?;
     }
-    Ok(executed)
+    Ok(found)
 }
 
 impl Service {
@@ -163,7 +163,7 @@ impl Service {
                         }
                     };
                     if has_ended {
-                        self.cancel(&[run]);
+                        self.cancel(thread, &[run]);
                         return Ok(true);
                     }
                     let Some(second) = self.begin_as(access, thread).await? else {
@@ -194,7 +194,7 @@ impl Service {
         };
         if ended {
             self.inner.metrics.count_end(Status::Interrupted.as_str());
-            self.cancel(&[run]);
+            self.cancel(thread, &[run]);
             self.shared.hints.publish(thread);
             if row.is_some_and(|row| row.temporary) {
                 // Its end would have deleted the thread.
@@ -242,7 +242,7 @@ impl Service {
             return Err(Error::NoRun(run));
         }
         tx.commit().await?;
-        self.cancel(&[run]);
+        self.cancel(thread, &[run]);
         Ok(())
     }
 
@@ -275,8 +275,8 @@ impl Service {
         Ok(Some(tx))
     }
 
-    /// Cancels in this process runs that were ended in the storage.
-    pub fn cancel(&self, runs: &[RunId]) {
+    /// Cancels in this process runs of a thread that were ended in the storage.
+    pub fn cancel(&self, thread: ThreadId, runs: &[RunId]) {
         for run in runs {
             let handle = self.inner.active.lock().get(*run);
             if let Some(handle) = handle {
@@ -285,7 +285,7 @@ impl Service {
             self.end_pending(*run);
         }
         if !runs.is_empty() {
-            self.wake();
+            self.wake_thread(thread);
         }
     }
 

@@ -239,22 +239,16 @@ impl Service {
         &self.shared.states
     }
 
-    /// Lets the worker read the queue: on any thread a run may have become free to start.
-    pub fn wake(&self) {
-        self.inner.freed.lock().anywhere = true;
-        self.inner.wake.notify_one();
-    }
-
     /// Lets the worker read the queue: on this thread a run may have become free to start.
     pub fn wake_thread(&self, thread: ThreadId) {
-        self.inner.freed.lock().threads.insert(thread);
+        self.inner.freed.lock().add(thread);
         self.wake_queue(thread);
     }
 
     /// Lets the worker read the queue: a run of this thread was added, or its slot is free. Without
     /// room here another process may begin it.
     pub(super) fn wake_queue(&self, thread: ThreadId) {
-        self.inner.freed.lock().unpublished.insert(thread);
+        self.inner.freed.lock().add_unpublished(thread);
         if self.shared.drain.is_cancelled() {
             self.publish_queued();
         }

@@ -10,9 +10,11 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-pub use queue::{ClaimedRun, ClaimedRuns, DEATHS, QueueClaim, Recover, Recovered, RequestSlots};
+pub use queue::{
+    ClaimedRun, ClaimedRuns, DEATHS, QueueClaim, Recover, Recovered, RequestSlots, Searched, Slice,
+};
 pub use states::{EndedRun, OpenRunState, PoolState};
-pub use tx::Tx;
+pub use tx::{RunsOfPrincipal, Tx};
 
 use super::{request::codec::Columns, shared::hints::Linker};
 use crate::{

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "server")]
 mod crons;
+mod freed;
 mod hints;
 mod lease;
 mod log;
@@ -12,39 +13,17 @@ mod slots;
 #[cfg(feature = "server")]
 mod webhooks;
 
-use std::{collections::HashSet, time::Duration};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::{Error, Service};
-use crate::id::ThreadId;
-
+pub(super) use freed::Freed;
 #[cfg(feature = "server")]
 pub(super) use webhooks::Deliveries;
 
 /// Most runs taken from the storage at once.
 const AT_ONCE: usize = 16;
-
-/// Where runs that waited for others may be first now.
-#[derive(Default)]
-pub(super) struct Freed {
-    /// On these threads.
-    pub threads: HashSet<ThreadId>,
-    /// On any.
-    pub anywhere: bool,
-    /// Threads on which runs became free to start by what this process did, so that no other one knows.
-    pub unpublished: HashSet<ThreadId>,
-}
-
-impl Freed {
-    /// Takes the threads, `None` for any; nothing stays.
-    pub fn take(&mut self) -> Option<Vec<ThreadId>> {
-        let threads = std::mem::take(&mut self.threads);
-        let anywhere = std::mem::take(&mut self.anywhere);
-        self.unpublished.clear();
-        (!anywhere).then(|| threads.into_iter().collect())
-    }
-}
 
 impl Service {
     /// Registers this process, recovers what dead ones left, and starts to work.
@@ -70,7 +49,7 @@ impl Service {
 
     /// Lets other processes know which runs wait, since this one has no room for them.
     pub(super) fn publish_queued(&self) {
-        let threads = std::mem::take(&mut self.inner.freed.lock().unpublished);
+        let threads = self.inner.freed.lock().take_unpublished();
         if !threads.is_empty() {
             self.shared.hints.publish_queued(threads);
         }

@@ -59,8 +59,8 @@ pub(super) mod types {
         idempotency::{Claim, Claimed},
         runs::{
             ClaimedRun, ClaimedRuns, Created, CreatedBatch, EndedRun, Finish, Fired, Firing,
-            NewRun, OpenPage, OpenRunState, OpenedRun, QueueClaim, Recover, Recovered, Run, Status,
-            Undo,
+            NewRun, OpenPage, OpenRunState, OpenedRun, QueueClaim, Recover, Recovered, Run,
+            RunsOfPrincipal, Status, Undo,
         },
         store::{
             Item, Namespace, Put,
@@ -210,7 +210,7 @@ macro_rules! tree_changes {
             lifecycle::end_run(thread: ThreadId, run: RunId, [&] error: Value) -> bool;
             lifecycle::request_cancel(run: RunId, [&] reason: Value) -> bool;
             lifecycle::remove_run([&] what: Undo) -> bool;
-            members::executed_for(tree: TreeId, [&] principal: Arc<str>) -> Vec<(ThreadId, RunId)>;
+            members::executed_for(tree: TreeId, [&] principal: Arc<str>) -> RunsOfPrincipal;
         }}
     };
 }

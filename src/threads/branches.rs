@@ -103,7 +103,7 @@ impl Service {
         let row = resolve::branch(&mut *tx, &thread, name).await?;
         let (cancelled, number) = branch::activate(&mut *tx, &thread, &row, how).await?;
         let branch = self.committed(tx, id, row).await?;
-        self.runs.cancel(&cancelled);
+        self.runs.cancel(id, &cancelled);
         Ok(Branched {
             branch,
             event_number: number.unwrap_or(thread.last_event_number),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{Result, Service};
 use crate::{
-    id::{RunId, ThreadId},
-    runs::{Tx, cancel::end_runs_of},
+    id::ThreadId,
+    runs::{RunsOfPrincipal, Tx, cancel::end_runs_of},
     tree::{
         self, ErrorKind,
         members::{self, Granted, Level, Member},
@@ -37,11 +37,11 @@ impl Service {
     ) -> Result<(Granted, i64)> {
         let (mut tx, row) = self.begin_change(thread).await?;
         let by = self.access.check_in(&mut *tx, &row).await?;
-        let ended = end_refused(&mut *tx, &row, principal, Some(level)).await?;
+        let refused = end_refused(&mut *tx, &row, principal, Some(level)).await?;
         let granted = members::grant(&mut *tx, row.tree, principal, level, by).await;
         let granted = self.log_refusal(thread, granted)?;
         let change = (principal, Some(level));
-        self.end_change(tx, &row, change, &ended).await?;
+        self.end_change(tx, &row, change, &refused).await?;
         Ok((granted, row.last_event_number))
     }
 
@@ -52,10 +52,10 @@ impl Service {
     pub async fn revoke(&self, thread: ThreadId, principal: &Arc<str>) -> Result<()> {
         let (mut tx, row) = self.begin_change(thread).await?;
         let by = self.access.check_in(&mut *tx, &row).await?;
-        let ended = end_refused(&mut *tx, &row, principal, None).await?;
+        let refused = end_refused(&mut *tx, &row, principal, None).await?;
         let revoked = members::revoke(&mut *tx, row.tree, principal, by).await;
         self.log_refusal(thread, revoked)?;
-        self.end_change(tx, &row, (principal, None), &ended).await
+        self.end_change(tx, &row, (principal, None), &refused).await
     }
 
     /// The same result; that a level is above the client's own is logged like other refusals.
@@ -92,7 +92,7 @@ impl Service {
         tx: Box<dyn Tx>,
         row: &ThreadRow,
         (member, level): (&Arc<str>, Option<Level>),
-        ended: &[(ThreadId, RunId)],
+        refused: &RunsOfPrincipal,
     ) -> Result<()> {
         tx.commit().await?;
         let thread = row.id;
@@ -100,9 +100,9 @@ impl Service {
             .access
             .principal()
             .map_or("local", |principal| &**principal);
-        for (thread, run) in ended {
+        for (thread, run) in &refused.executed {
             self.shared.notifier.notify(*thread);
-            self.runs.cancel(&[*run]);
+            self.runs.cancel(*thread, &[*run]);
             tracing::info!(%run, %thread, principal = %member, "access was withdrawn from a run");
         }
         tracing::info!(
@@ -116,7 +116,9 @@ impl Service {
         self.shared.withdrawals.notify();
         if level < Some(Level::Writer) {
             // Runs that wait are refused at once.
-            self.runs.wake();
+            for thread in refused.waiting.iter().chain([&thread]) {
+                self.runs.wake_thread(*thread);
+            }
         }
         Ok(())
     }
@@ -128,9 +130,9 @@ async fn end_refused(
     row: &ThreadRow,
     member: &Arc<str>,
     level: Option<Level>,
-) -> Result<Vec<(ThreadId, RunId)>> {
+) -> Result<RunsOfPrincipal> {
     if level < Some(Level::Writer) {
         return Ok(end_runs_of(tx, row.tree, member).await?);
     }
-    Ok(vec![])
+    Ok(RunsOfPrincipal::default())
 }

@@ -30,6 +30,7 @@ pub mod refusals;
 pub mod results;
 pub mod run_events;
 pub mod runs;
+pub mod searches;
 pub mod sessions;
 pub mod shared_commits;
 pub mod sqlite;

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use crate::rows::{new_run, new_thread};
 use backstitch::{
     id::{RunId, ThreadId, TreeId, WorkerId},
-    runs::{ClaimedRun, Created, NewRun, QueueClaim, Store as _},
+    runs::{ClaimedRun, Created, NewRun, QueueClaim, Slice, Store as _},
     storage::postgres::{Options, Store},
     tree::{
         Store as _,
@@ -50,7 +50,8 @@ fn claim(store: &Arc<Store>) -> JoinHandle<Vec<ClaimedRun>> {
             slots: Default::default(),
             busy: vec![],
             most: usize::MAX,
-            freed: None,
+            freed: vec![],
+            search: Some(Slice::first(1000)),
         };
         store.claim(claim).await.unwrap().runs
     })
@@ -61,7 +62,7 @@ fn revoke(store: &Arc<Store>, tree: TreeId) -> JoinHandle<Vec<(ThreadId, RunId)>
     let store = store.clone();
     tokio::spawn(async move {
         let mut tx = backstitch::runs::Store::begin(&*store, tree).await.unwrap();
-        let ended = tx.executed_for(tree, "bob".into()).await.unwrap();
+        let ended = tx.executed_for(tree, "bob".into()).await.unwrap().executed;
         tx.put_member(tree, "bob".into(), None).await.unwrap();
         tx.commit().await.unwrap();
         ended

@@ -171,7 +171,14 @@ macro_rules! backend {
                 runs_are_claimed_until_their_requests_take_all_slots
                 principals_have_slots_in_turn_by_what_their_requests_take
                 the_right_of_a_runs_principal_is_read_when_it_is_created_and_claimed
+                a_claim_needs_no_search_to_refuse_what_waits_when_a_right_is_withdrawn
                 the_right_of_a_runs_principal_is_read_when_it_is_taken_over
+            );
+            backend!(@room $open, searches:
+                a_claim_without_a_search_finds_freed_runs_on_the_threads_that_it_is_told_of
+                a_claim_searches_one_slice_and_says_where_the_next_one_begins
+                the_slice_after_one_begins_with_another_thread
+                a_run_that_nobody_was_told_of_is_found_in_the_last_slice
             );
             backend!(@room $open, open_runs:
                 open_runs_are_read_in_pages_of_those_that_one_may_write_to

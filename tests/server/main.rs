@@ -23,6 +23,7 @@ mod embedded;
 mod expiry;
 mod factories;
 mod final_rows;
+mod freed_runs;
 mod front_ends;
 mod full_disk;
 mod growth;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use super::Run;
 use crate::{
     checkpoint::{Error, Slot, codec},
@@ -56,8 +58,46 @@ pub struct QueueClaim {
     pub busy: Vec<(Arc<str>, usize)>,
     /// A principal whose runs take so many slots gets no more.
     pub most: usize,
-    /// Threads on which runs may have stopped waiting for others since the last claim; `None` for any.
-    pub freed: Option<Vec<ThreadId>>,
+    /// Threads on which runs may have stopped waiting for others of their branch.
+    pub freed: Vec<ThreadId>,
+    /// Other runs that are behind others of their branch, and may be first now without anybody having told.
+    pub search: Option<Slice>,
+}
+
+/// Some of the runs that are behind others of their branch, in the order of the ids of their threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// The first thread that has some of them, or the first one after it.
+    pub from: ThreadId,
+    /// How many there are; those of the last one's thread all belong to them.
+    pub runs: usize,
+}
+
+impl Slice {
+    /// The first ones.
+    pub fn first(runs: usize) -> Self {
+        Self {
+            from: ThreadId(Uuid::nil()),
+            runs,
+        }
+    }
+
+    /// Where those after the ones of these threads begin, `None` after the last ones: fewer were found than were
+    /// looked for. There is a thread for each run.
+    pub fn next(&self, found: &[ThreadId]) -> Option<ThreadId> {
+        let last = found.last().filter(|_| found.len() >= self.runs)?;
+        let next = last.0.as_u128().checked_add(1)?;
+        Some(ThreadId(Uuid::from_u128(next)))
+    }
+}
+
+/// What came of a search among the runs that are behind others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Searched {
+    /// Some of the slice were first, and wait for a slot alone now.
+    pub advanced: bool,
+    /// Where the slice after it begins; `None` after the last one.
+    pub next: Option<ThreadId>,
 }
 
 /// Runs that were claimed.
@@ -67,6 +107,8 @@ pub struct ClaimedRuns {
     pub runs: Vec<ClaimedRun>,
     /// They take all slots of the claim, so more may wait.
     pub more: bool,
+    /// What came of the search that the claim asked for.
+    pub searched: Searched,
 }
 
 /// A run that was taken from the queue.
@@ -91,6 +133,8 @@ pub struct Recovered {
     /// Runs that were lost [`DEATHS`] times: they ended with an error, and threads that go with
     /// them are gone.
     pub ended: Vec<RunId>,
+    /// The threads of those that ended: others may have waited for them.
+    pub freed: Vec<ThreadId>,
     /// Runs that could be neither taken over nor ended, and why: nothing of them was changed.
     pub failed: Vec<(RunId, Error)>,
 }

@@ -12,6 +12,16 @@ use crate::{
     value::Value,
 };
 
+/// The runs of a tree on behalf of a principal whose rights are about to change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunsOfPrincipal {
+    /// Those that are executed, with their threads. Those of temporary threads, which nobody else has, are left out.
+    pub executed: Vec<(ThreadId, RunId)>,
+    /// Threads with runs that wait, which a claim leaves until it is told of these threads once the transaction has
+    /// ended.
+    pub waiting: Vec<ThreadId>,
+}
+
 /// A transaction on a tree, as [`tree::Store::begin`] returns it, that can create runs: a change of the
 /// tree and the run that follows it become durable together.
 #[async_trait]
@@ -27,15 +37,14 @@ pub trait Tx: tree::Tx {
     /// `{"error", "message"}`. False when no other process executes it.
     async fn request_cancel(&mut self, run: RunId, reason: Value) -> Result<bool, Error>;
 
-    /// The runs of a tree that are executed on behalf of a principal, with their threads. Those of
-    /// temporary threads, which nobody else has, are left out. A run that is claimed at this moment is
-    /// one of them, or is claimed anew once this transaction has ended; so this comes before other
-    /// changes, since it waits for claims.
+    /// The runs of a tree on behalf of a principal. A run that is claimed at this moment is executed, or is
+    /// claimed anew once this transaction has ended; so this comes before other changes, since it waits for
+    /// claims.
     async fn executed_for(
         &mut self,
         tree: TreeId,
         principal: Arc<str>,
-    ) -> Result<Vec<(ThreadId, RunId)>, Error>;
+    ) -> Result<RunsOfPrincipal, Error>;
 
     /// Deletes a run. What an open one has written is undone as far as no branch, tag or fork
     /// needs it, with its epoch raised; so is what the newest of a branch has written, unless the

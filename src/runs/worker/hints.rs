@@ -94,7 +94,7 @@ impl Service {
                 Hint::Changed(thread) => changed.extend([thread]),
                 Hint::Anything => anything = true,
                 Hint::Queued(thread) => {
-                    self.inner.freed.lock().threads.insert(thread);
+                    self.inner.freed.lock().add(thread);
                     self.inner.wake.notify_one();
                 }
             }
@@ -130,6 +130,8 @@ impl Service {
             }
             let waiting = self.inner.active.lock().waiting_on(&threads);
             for (thread, run) in waiting {
+                // What it waits for may have ended. Most changes are no ends, so the queue is read with the next poll.
+                self.inner.freed.lock().add(thread);
                 self.end_if_final(thread, run).await;
             }
             sleep(SHORTEST).await;

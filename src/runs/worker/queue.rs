@@ -10,7 +10,7 @@ use tokio::time::MissedTickBehavior;
 use super::AT_ONCE;
 use crate::runs::{ClaimedRun, ClaimedRuns, OpenPage, QueueClaim, Run, Service, Status};
 
-/// Ticks of the poll after which all of the queue is gone through, also when no run waits here.
+/// Ticks of the poll after which a round through the runs that are behind others begins, also when no run waits here.
 const ROUND: u32 = 5;
 
 impl Service {
@@ -20,6 +20,8 @@ impl Service {
         let mut poll = tokio::time::interval(inner.options.poll);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut ticks = 0;
+        // Those who worked before may all have died.
+        inner.freed.lock().search_all();
         loop {
             tokio::select! {
                 () = self.shared.drain.cancelled() => return,
@@ -31,9 +33,7 @@ impl Service {
                     if ticks % ROUND == 1 {
                         self.forget_ended().await;
                     }
-                    if ticks % ROUND == 1 || waits {
-                        inner.freed.lock().anywhere = true;
-                    }
+                    inner.freed.lock().poll(ticks % ROUND == 1 || waits);
                 }
             }
             self.claim_queued().await;
@@ -62,16 +62,23 @@ impl Service {
             }
             let busy = inner.active.lock().principals();
             let most = slots.most_of_one.unwrap_or(usize::MAX);
+            let candidates = inner.freed.lock().take();
             let claim = QueueClaim {
                 worker: self.shared.worker,
                 limit: slots.count,
                 slots: self.request_slots(),
                 busy: busy.clone(),
                 most,
-                freed: inner.freed.lock().take(),
+                freed: candidates.threads.clone(),
+                search: candidates.slice,
             };
             match self.shared.parts.runs.claim(claim).await {
-                Ok(ClaimedRuns { runs, more }) => {
+                Ok(ClaimedRuns {
+                    runs,
+                    more,
+                    searched,
+                }) => {
+                    let goes_on = inner.freed.lock().advance(&candidates, searched);
                     taken = self.taken_with(busy, &runs);
                     inner.contended.store(more, Ordering::Relaxed);
                     *inner.full.lock() = those_with(&taken, most);
@@ -81,9 +88,9 @@ impl Service {
                             taken[principal(&one.run)].saturating_sub(self.request_slots().most);
                         before >= self.beyond()
                     };
-                    few_wait = !runs.iter().any(had_many);
+                    few_wait = goes_on || !runs.iter().any(had_many);
                     self.execute_claimed(runs);
-                    if !more {
+                    if !more && !goes_on {
                         if slots.most_of_one.is_some() {
                             self.publish_queued();
                         }
@@ -92,8 +99,7 @@ impl Service {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the queue could not be read");
-                    // What was freed is not known any more.
-                    inner.freed.lock().anywhere = true;
+                    inner.freed.lock().put_back(candidates);
                     return;
                 }
             }

@@ -67,7 +67,9 @@ impl Service {
                     self.inner.metrics.count_end(Status::Error.as_str());
                 }
                 tracing::warn!(runs, "ended runs that were lost too often");
-                self.wake();
+                for thread in found.freed {
+                    self.wake_thread(thread);
+                }
             }
             let is_last =
                 found.taken.is_empty() && found.ended.is_empty() && found.failed.is_empty();

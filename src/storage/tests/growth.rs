@@ -4,6 +4,7 @@
 
 mod accidents;
 mod acts;
+mod claims;
 mod exceptions;
 mod lists;
 mod operations;

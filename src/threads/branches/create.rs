@@ -80,7 +80,7 @@ impl Service {
                     .trim_branch(&mut *tx, &thread, made.branch, &current.base, &memory);
             made.branch = trimmed.await?;
             let shown = self.committed(tx, id, made.branch).await?;
-            self.runs.cancel(&made.cancelled);
+            self.runs.cancel(id, &made.cancelled);
             return Ok(Branched {
                 branch: shown,
                 event_number: made.event_number,

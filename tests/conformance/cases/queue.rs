@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use backstitch::{
     checkpoint::Error,
     id::{RunId, ThreadId, WorkerId},
-    runs::{Created, NewRun, QueueClaim, Recover, Recovered, RequestSlots, Status},
+    runs::{Created, NewRun, QueueClaim, Recover, Recovered, RequestSlots, Slice, Status},
     tree::Outcome,
     value,
     value::Value,
@@ -21,7 +21,8 @@ pub(super) fn anything(limit: usize) -> QueueClaim {
         slots: Default::default(),
         busy: vec![],
         most: usize::MAX,
-        freed: None,
+        freed: vec![],
+        search: Some(Slice::first(1000)),
     }
 }
 
@@ -406,7 +407,15 @@ pub async fn a_run_that_is_lost_three_times_ends_as_error(b: &Backend) {
     assert_eq!((state.outcome, state.error), (Outcome::Error, Some(error)));
     let late = b.try_commit(superstep(&last, Some(head), 1)).await;
     assert!(matches!(late, Err(Error::Fenced)));
-    assert_eq!(claim(b, 10).await, [waiting.id]);
+    assert_eq!(found.freed, [thread]);
+    let told = QueueClaim {
+        freed: found.freed,
+        search: None,
+        ..anything(10)
+    };
+    let claimed = b.runs.claim(told).await.unwrap().runs;
+    let claimed: Vec<RunId> = claimed.iter().map(|one| one.run.id).collect();
+    assert_eq!(claimed, [waiting.id]);
 }
 
 pub async fn handing_a_run_over_is_no_death(b: &Backend) {

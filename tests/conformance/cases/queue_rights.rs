@@ -179,6 +179,24 @@ pub async fn the_right_of_a_runs_principal_is_read_when_it_is_created_and_claime
     assert_eq!((claimed.run.id, claimed.is_permitted), (own.id, true));
 }
 
+pub async fn a_claim_needs_no_search_to_refuse_what_waits_when_a_right_is_withdrawn(b: &Backend) {
+    let thread = b.thread().await;
+    share(b, thread, Some(Level::Writer)).await;
+    let run = b.queue(of_bob(thread, None)).await;
+    let mut tx = b.runs.begin(run.tree).await.unwrap();
+    let found = tx.executed_for(run.tree, "bob".into()).await.unwrap();
+    assert_eq!(found.executed, []);
+    tx.put_member(run.tree, "bob".into(), None).await.unwrap();
+    tx.commit().await.unwrap();
+    let told = QueueClaim {
+        freed: found.waiting,
+        search: None,
+        ..anything(10)
+    };
+    let [claimed] = b.runs.claim(told).await.unwrap().runs.try_into().unwrap();
+    assert_eq!((claimed.run.id, claimed.is_permitted), (run.id, false));
+}
+
 pub async fn the_right_of_a_runs_principal_is_read_when_it_is_taken_over(b: &Backend) {
     for (level, is_permitted) in [(Some(Level::Owner), true), (None, false)] {
         let (dead, me) = (dead(b).await, WorkerId::mint());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use backstitch::{
     id::{BranchId, CheckpointId, ThreadId, TreeId, WorkerId},
     runs::{
-        DEATHS, Finish, NewRun, QueueClaim, Recover, Status, Strategy,
+        DEATHS, Finish, NewRun, QueueClaim, Recover, Slice, Status, Strategy,
         transitions::run_events::{EndedRun, enqueued, started},
     },
     tree::{Outcome, store::rows::NewEvent},
@@ -88,7 +88,8 @@ pub async fn runs_log_what_is_decided_for_all_storages(b: &Backend) {
         slots: Default::default(),
         busy: vec![],
         most: 1,
-        freed: None,
+        freed: vec![],
+        search: Some(Slice::first(1000)),
     };
     let [claimed] = b.runs.claim(claim).await.unwrap().runs.try_into().unwrap();
     log.has([started(waiting.id, branch)]).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use backstitch::{
     checkpoint::Error,
     id::WorkerId,
-    runs::{Created, NewRun, Status},
+    runs::{Created, NewRun, RunsOfPrincipal, Status},
     tree::members::{Access, Level},
 };
 
@@ -32,9 +32,9 @@ pub async fn executed_runs_of_a_principal_are_found_on_one_tree(b: &Backend) {
     b.start(of_bob(other)).await;
     let mut tx = b.runs.begin(slot.tree).await.unwrap();
     let found = tx.executed_for(slot.tree, "ann".into()).await.unwrap();
-    assert_eq!(found, []);
+    assert_eq!(found, RunsOfPrincipal::default());
     let found = tx.executed_for(slot.tree, "bob".into()).await.unwrap();
-    assert_eq!(found, [(thread, run.id)]);
+    assert_eq!(found.executed, [(thread, run.id)]);
 }
 
 pub async fn open_runs_are_told_pinned_and_cancelled(b: &Backend) {

@@ -16,7 +16,8 @@ use super::{
 };
 use crate::{
     checkpoint::Error,
-    runs::{ClaimedRun, ClaimedRuns, QueueClaim},
+    id::ThreadId,
+    runs::{ClaimedRun, ClaimedRuns, QueueClaim, Searched, Slice},
 };
 
 /// Whether a run `r` of a thread `t` waits for others of its branch `b`. `OFFSET 0` keeps the planner
@@ -37,14 +38,9 @@ macro_rules! thread {
     };
 }
 
-/// The threads with runs that were behind others, one after the other by the index.
+/// The threads of some runs that were behind others, by the index: one for each run.
 const BEHIND: &str = "
-WITH RECURSIVE w AS (
-  (SELECT r.thread_id FROM runs r WHERE r.status = 'pending' AND r.behind ORDER BY r.thread_id LIMIT 1)
-  UNION ALL
-  SELECT (SELECT r.thread_id FROM runs r WHERE r.status = 'pending' AND r.behind AND r.thread_id > w.thread_id ORDER BY r.thread_id LIMIT 1)
-    FROM w WHERE w.thread_id IS NOT NULL)
-SELECT thread_id FROM w WHERE thread_id IS NOT NULL";
+SELECT r.thread_id FROM runs r WHERE r.status = 'pending' AND r.behind AND r.thread_id >= $1 ORDER BY r.thread_id LIMIT $2";
 
 /// Runs of these threads that were behind others and are first now.
 const ADVANCE: &str = concat!(
@@ -139,19 +135,11 @@ pub(in super::super) async fn claim(
     db: &Object,
     claim: &QueueClaim,
 ) -> Result<ClaimedRuns, Failure> {
-    let threads: Vec<Uuid> = match &claim.freed {
-        Some(threads) => threads.iter().map(|thread| thread.0).collect(),
-        None => {
-            let behind = prepare(db, BEHIND).await?;
-            let rows = db.query(&behind, &[]).await?;
-            let threads = rows.iter().map(|row| column(row, "thread_id"));
-            threads.collect::<Result<_, Error>>()?
-        }
+    advance(db, &claim.freed).await?;
+    let searched = match &claim.search {
+        Some(slice) => search(db, slice).await?,
+        None => Searched::default(),
     };
-    if !threads.is_empty() {
-        let advance = prepare(db, ADVANCE).await?;
-        db.execute(&advance, &[&threads]).await?;
-    }
     let (names, busy): (Vec<&str>, Vec<i32>) = claim
         .busy
         .iter()
@@ -200,10 +188,42 @@ pub(in super::super) async fn claim(
             db.execute(&put_back, &[&runs]).await?;
         }
         if !found.is_empty() {
-            return Ok(ClaimedRuns { runs: found, more });
+            return Ok(ClaimedRuns {
+                runs: found,
+                more,
+                searched,
+            });
         }
     }
-    Ok(ClaimedRuns::default())
+    Ok(ClaimedRuns {
+        searched,
+        ..ClaimedRuns::default()
+    })
+}
+
+/// Looks for runs of a slice that are first now.
+async fn search(db: &Object, slice: &Slice) -> Result<Searched, Failure> {
+    let behind = prepare(db, BEHIND).await?;
+    let most = i64::try_from(slice.runs).unwrap_or(i64::MAX);
+    let rows = db.query(&behind, &[&slice.from.0, &most]).await?;
+    let threads = rows
+        .iter()
+        .map(|row| Ok(ThreadId(column(row, "thread_id")?)));
+    let mut threads: Vec<ThreadId> = threads.collect::<Result<_, Error>>()?;
+    let next = slice.next(&threads);
+    threads.dedup();
+    let advanced = advance(db, &threads).await? > 0;
+    Ok(Searched { advanced, next })
+}
+
+/// Lets the runs of these threads that are first now wait for a slot alone; how many there are.
+async fn advance(db: &Object, threads: &[ThreadId]) -> Result<u64, Failure> {
+    if threads.is_empty() {
+        return Ok(0);
+    }
+    let threads: Vec<Uuid> = threads.iter().map(|thread| thread.0).collect();
+    let statement = prepare(db, ADVANCE).await?;
+    Ok(db.execute(&statement, &[&threads]).await?)
 }
 
 /// Runs that were claimed, oldest first.

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     checkpoint::Error,
-    id::{RunId, WorkerId},
+    id::{RunId, ThreadId, WorkerId},
     runs::{
         Recover, Recovered, Undo,
         transitions::recovery::{LostRun, Recovery},
@@ -132,6 +132,7 @@ async fn one_by_one(
                 alone.commit().await?;
                 recovered.taken.extend(done.taken);
                 recovered.ended.extend(done.ended);
+                recovered.freed.extend(done.freed);
             }
             Err(failure) if failure.concerns_all() => return Err(failure),
             Err(failure) => {
@@ -172,9 +173,13 @@ async fn change(
             delete::purge(transaction, tree, thread).await?;
         }
     }
+    let freed = ended
+        .iter()
+        .map(|row| Ok(ThreadId(column(row, "thread_id")?)));
     Ok(Recovered {
         taken: claimed(&mut taken)?,
         ended: ids(&ended)?,
+        freed: freed.collect::<Result<_, Error>>()?,
         failed: vec![],
     })
 }

@@ -7,6 +7,7 @@ use tokio_postgres::{Row, types::ToSql};
 use crate::{
     checkpoint::Error,
     id::{RunId, ThreadId, TreeId},
+    runs::RunsOfPrincipal,
     storage::postgres::{
         columns::{all, column, execute, one, word},
         connection::{Object, Result, prepare},
@@ -103,7 +104,7 @@ pub(in super::super) async fn level_on_thread(
 const RECHECK: &str = "
 UPDATE runs r SET behind = true
  WHERE r.thread_id = ANY (ARRAY(SELECT t.thread_id FROM threads t WHERE t.tree_id = $1)) AND r.status = 'pending'
-   AND CASE WHEN r.tree_id = $1 THEN r.principal = $2 END";
+   AND CASE WHEN r.tree_id = $1 THEN r.principal = $2 END RETURNING r.thread_id";
 
 const EXECUTED_FOR: &str = "
 SELECT thread_id, run_id FROM runs WHERE tree_id = $1 AND status = 'running' AND principal = $2 AND NOT temporary";
@@ -113,15 +114,12 @@ pub(super) async fn executed_for(
     db: &Object,
     tree: TreeId,
     principal: &str,
-) -> Result<Vec<(ThreadId, RunId)>> {
-    execute(db, RECHECK, &[&tree.0, &principal]).await?;
-    all(db, EXECUTED_FOR, &[&tree.0, &principal], |row| {
-        Ok((
-            ThreadId(column(row, "thread_id")?),
-            RunId(column(row, "run_id")?),
-        ))
-    })
-    .await
+) -> Result<RunsOfPrincipal> {
+    let thread = |row: &Row| Ok(ThreadId(column(row, "thread_id")?));
+    let waiting = all(db, RECHECK, &[&tree.0, &principal], thread).await?;
+    let run = |row: &Row| Ok((thread(row)?, RunId(column(row, "run_id")?)));
+    let executed = all(db, EXECUTED_FOR, &[&tree.0, &principal], run).await?;
+    Ok(RunsOfPrincipal { executed, waiting })
 }
 
 /// Each step is a look-up by key: LIMIT keeps the planner from beginning with all trees where those are few.

@@ -11,7 +11,9 @@ use super::{
 use crate::{
     checkpoint::{Result, Slot},
     id::{RunId, ThreadId, WorkerId},
-    runs::{ClaimedRun, ClaimedRuns, QueueClaim, Run, Status, transitions::run_events},
+    runs::{
+        ClaimedRun, ClaimedRuns, QueueClaim, Run, Searched, Slice, Status, transitions::run_events,
+    },
     time::Timestamp,
     tree::members::Level,
 };
@@ -29,11 +31,9 @@ macro_rules! waits {
     };
 }
 
-/// The next thread by the index with runs that were behind others. No id comes before an empty one: with an OR for the
-/// first thread, the index would be walked from its beginning for each of them.
+/// The threads of some runs that were behind others, by the index: one for each run.
 pub(in super::super) const BEHIND: &str = "SELECT thread_id FROM runs INDEXED BY runs_behind \
-     WHERE status = 'pending' AND behind = 1 AND thread_id > coalesce(?1, x'') \
-     ORDER BY thread_id LIMIT 1";
+     WHERE status = 'pending' AND behind = 1 AND thread_id >= ?1 ORDER BY thread_id LIMIT ?2";
 
 /// Runs of a thread that were behind others and are first now.
 pub(super) const ADVANCE: &str = concat!(
@@ -74,20 +74,11 @@ const PUT_BACK: &str = "UPDATE runs SET behind = 1 WHERE run_id = ?1 AND status 
 
 /// See [`runs::Store::claim`](crate::runs::Store::claim).
 pub(in super::super) fn claim(db: &Connection, claim: &QueueClaim) -> Result<ClaimedRuns> {
-    match &claim.freed {
-        Some(threads) => {
-            for thread in threads {
-                advance(db, *thread)?;
-            }
-        }
-        None => {
-            let mut last: Option<ThreadId> = None;
-            while let Some(thread) = after(db, last)? {
-                advance(db, thread)?;
-                last = Some(thread);
-            }
-        }
-    }
+    advance(db, &claim.freed)?;
+    let searched = match &claim.search {
+        Some(slice) => search(db, slice)?,
+        None => Searched::default(),
+    };
     let now = Timestamp::now();
     let mut taken = Taken::default();
     'passes: loop {
@@ -127,6 +118,7 @@ pub(in super::super) fn claim(db: &Connection, claim: &QueueClaim) -> Result<Cla
     Ok(ClaimedRuns {
         more: taken.slots >= claim.limit,
         runs: taken.runs,
+        searched,
     })
 }
 
@@ -148,14 +140,26 @@ impl Taken {
     }
 }
 
-fn after(db: &Connection, last: Option<ThreadId>) -> Result<Option<ThreadId>> {
+/// Looks for runs of a slice that are first now.
+fn search(db: &Connection, slice: &Slice) -> Result<Searched> {
+    let most = i64::try_from(slice.runs).unwrap_or(i64::MAX);
     let mut statement = db.prepare_cached(BEHIND)?;
-    Ok(statement.query_row([last], |row| id(row, 0)).optional()?)
+    let threads = statement.query_map(params![slice.from, most], |row| id(row, 0))?;
+    let mut threads: Vec<ThreadId> = threads.collect::<rusqlite::Result<_>>()?;
+    let next = slice.next(&threads);
+    threads.dedup();
+    let advanced = advance(db, &threads)? > 0;
+    Ok(Searched { advanced, next })
 }
 
-fn advance(db: &Connection, thread: ThreadId) -> Result<()> {
-    db.prepare_cached(ADVANCE)?.execute([thread])?;
-    Ok(())
+/// Lets the runs of these threads that are first now wait for a slot alone; how many there are.
+fn advance(db: &Connection, threads: &[ThreadId]) -> Result<usize> {
+    let mut runs = 0;
+    let mut statement = db.prepare_cached(ADVANCE)?;
+    for thread in threads {
+        runs += statement.execute([thread])?;
+    }
+    Ok(runs)
 }
 
 /// At most so many runs whose turn may have come: of every principal the oldest ones, and first those of

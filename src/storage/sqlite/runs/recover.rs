@@ -52,10 +52,13 @@ pub(in super::super) fn recover(db: &Connection, by: &Recover) -> Result<Recover
     let mut recovered = Recovered::default();
     for (ClaimedRun { run, slot, .. }, lost) in lost {
         // One that cannot be written must not keep the others from going on.
-        let id = run.id;
+        let (id, thread) = (run.id, run.thread);
         db.execute_batch("SAVEPOINT lost")?;
         let done = match lost.recovery() {
-            Recovery::End => end(db, &run, &slot, now).map(|()| recovered.ended.push(id)),
+            Recovery::End => end(db, &run, &slot, now).map(|()| {
+                recovered.ended.push(id);
+                recovered.freed.push(thread);
+            }),
             Recovery::TakeOver { losses, lost_at } => {
                 let taken = take_over(db, by.worker, run, slot, (losses, lost_at), now);
                 taken.map(|taken| recovered.taken.push(taken))

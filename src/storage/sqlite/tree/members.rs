@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
 use crate::{
     checkpoint::Result,
-    id::{RunId, ThreadId, TreeId},
+    id::{ThreadId, TreeId},
+    runs::RunsOfPrincipal,
     storage::sqlite::columns::{all, id, parsed, parsed_if},
     tree::members::{Level, Member, Members},
 };
@@ -113,11 +114,12 @@ pub(super) fn executed_for(
     db: &Connection,
     tree: TreeId,
     principal: &str,
-) -> Result<Vec<(ThreadId, RunId)>> {
-    let params = params![tree, principal];
-    all(db, EXECUTED_FOR, params, |row| {
-        Ok((id(row, 0)?, id(row, 1)?))
-    })
+) -> Result<RunsOfPrincipal> {
+    let run = |row: &Row<'_>| Ok((id(row, 0)?, id(row, 1)?));
+    let executed = all(db, EXECUTED_FOR, params![tree, principal], run)?;
+    // A claim comes before this transaction or after it.
+    let waiting = vec![];
+    Ok(RunsOfPrincipal { executed, waiting })
 }
 
 pub(super) const WITHDRAWN: &str = "SELECT 1 FROM threads t JOIN trees o ON o.tree_id = t.tree_id \

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{
     acts::thread_of,
+    claims,
     requests::Tree,
     rooms::{Rooms, ann, chunk},
 };
@@ -12,8 +13,8 @@ use crate::{
     checkpoint::{At, CheckpointRow, Commit, Error, List, NewBranch, Query, Saver, Slot},
     id::{AssistantId, BranchId, CheckpointId, RunId, ThreadId, TreeId, WorkerId},
     runs::{
-        self, Created, Finish, LeftResult, NewRun, OpenPage, QueueClaim, Recover, RequestSlots,
-        Run, Status, Strategy, Undo,
+        self, Created, Finish, LeftResult, NewRun, OpenPage, Recover, RequestSlots, Run, Status,
+        Strategy, Undo,
     },
     tree::{
         self, IfExists, NewThread, Outcome,
@@ -24,7 +25,7 @@ use crate::{
     value::{Map, Value},
 };
 
-fn new_thread(id: ThreadId) -> NewThread {
+pub(super) fn new_thread(id: ThreadId) -> NewThread {
     NewThread {
         id,
         metadata: Map::new(),
@@ -59,7 +60,7 @@ pub(super) fn waiting(thread: ThreadId) -> NewRun {
     }
 }
 
-async fn start<S: Rooms>(store: &S, new: NewRun) -> (Run, Slot) {
+pub(super) async fn start<S: Rooms>(store: &S, new: NewRun) -> (Run, Slot) {
     match store.create_run(new).await.unwrap() {
         Created::Started(run, slot) => (*run, slot),
         other => panic!("{other:?}"),
@@ -95,7 +96,8 @@ pub(super) async fn happen<S: Rooms>(store: &S, tree: &Tree) {
     a_stream_ends_with_its_run(store, thread).await;
     a_new_branch_goes(store, of, thread).await;
     processes_die(store, thread).await;
-    another_branch_is_active(store, of, thread).await;
+    claims::another_branch_is_active(store, of, thread).await;
+    claims::runs_are_behind_others(store, tree.messages).await;
     one_table_is_made_anew(store, thread).await;
 }
 
@@ -378,7 +380,7 @@ async fn a_new_branch_goes<S: Rooms>(store: &S, tree: TreeId, thread: ThreadId) 
     tx.commit().await.unwrap();
 }
 
-async fn end<S: Rooms>(store: &S, tree: TreeId, thread: ThreadId, runs: &[RunId]) {
+pub(super) async fn end<S: Rooms>(store: &S, tree: TreeId, thread: ThreadId, runs: &[RunId]) {
     let mut tx = tree::Store::begin(store, tree).await.unwrap();
     tx.cancel_runs(thread, runs.to_vec()).await.unwrap();
     tx.commit().await.unwrap();
@@ -409,49 +411,6 @@ async fn processes_die<S: Rooms>(store: &S, thread: ThreadId) {
         }
     }
     panic!("the run has not ended");
-}
-
-/// A run that waits for none finds its turn taken when it is claimed, since another branch has become the active one.
-async fn another_branch_is_active<S: Rooms>(store: &S, tree: TreeId, thread: ThreadId) {
-    let mut read = tree::Store::reader(store).await.unwrap();
-    let branches = read.branches(tree, thread).await.unwrap();
-    drop(read);
-    let named = |name: &str| branches.iter().find(|one| &*one.name == name).unwrap().id;
-    let (main, other) = (named("main"), named("b2"));
-    let floating = NewRun {
-        after: Duration::from_micros(1),
-        ..waiting(thread)
-    };
-    let floating_id = floating.id;
-    let created = store.create_run(floating).await.unwrap();
-    assert!(matches!(created, Created::Queued(_)), "{created:?}");
-    let pinned = NewRun {
-        branch: Some(other),
-        claim: Some(WorkerId::mint()),
-        ..waiting(thread)
-    };
-    let (run, _) = start(store, pinned).await;
-    let activate = async |branch| {
-        let mut tx = tree::Store::begin(store, tree).await.unwrap();
-        tx.activate(thread, branch).await.unwrap();
-        tx.commit().await.unwrap();
-    };
-    activate(other).await;
-    let claim = QueueClaim {
-        worker: WorkerId::mint(),
-        limit: 10,
-        slots: RequestSlots::default(),
-        busy: vec![],
-        most: 100,
-        freed: None,
-    };
-    let claimed = store.claim(claim).await.unwrap();
-    assert!(claimed.runs.is_empty(), "{claimed:?}");
-    let mut tx = tree::Store::begin(store, tree).await.unwrap();
-    tx.pin_runs(vec![floating_id], other).await.unwrap();
-    tx.commit().await.unwrap();
-    end(store, tree, thread, &[floating_id, run.id]).await;
-    activate(main).await;
 }
 
 async fn one_table_is_made_anew<S: Rooms>(store: &S, thread: ThreadId) {

@@ -14,7 +14,7 @@ use crate::id::AssistantId;
 /// A tree, and what requests name of it: all of it in its middle or at its end.
 pub(super) struct Tree {
     pub(super) thread: String,
-    messages: usize,
+    pub(super) messages: usize,
     /// A checkpoint in the middle.
     pub(super) middle: String,
     /// The last run.
