@@ -42,7 +42,11 @@ pub use fan_out::MAX_TASKS;
 pub use input::{ClientCommand, Input};
 pub use long_term_memory::Items;
 pub use message_index::{ChangeSource, MessageChange, MessageIndex};
-pub use persist::{pipeline::RunAhead, writer::Durability};
+pub use persist::{
+    lead::{ClosedLead, Lead},
+    pipeline::RunAhead,
+    writer::Durability,
+};
 pub use recovery::Attempt;
 pub use run::{Ended, Finished, Request, Start, run};
 pub use tolerance::Tolerance;

@@ -17,6 +17,7 @@ use queue::QueuedWrites;
 use writer::RunWriter;
 
 pub mod at_exit;
+pub mod lead;
 pub mod pipeline;
 pub mod queue;
 pub mod writer;

@@ -52,6 +52,8 @@ pub struct Request {
     pub durability: Durability,
     /// How far it may be ahead of what is durable.
     pub run_ahead: super::RunAhead,
+    /// Closes that for a while, from outside.
+    pub lead: super::Lead,
     /// Long-term memory.
     pub items: Option<Arc<dyn Items>>,
     /// Results that nodes may reuse.

@@ -98,6 +98,7 @@ impl RunOptions {
             leaves_rest: false,
             max_tasks: engine::MAX_TASKS,
             run_ahead: engine::RunAhead::default(),
+            lead: engine::Lead::default(),
             sink: self.sink,
             cancel: self.cancel,
         }

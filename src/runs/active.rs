@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{RunResult, Status};
 use crate::{
+    engine::Lead,
     id::{RunId, ThreadId},
     stream::Publisher,
     value::Value,
@@ -32,6 +33,8 @@ pub struct RunHandle {
     pub result: watch::Receiver<Option<Arc<RunResult>>>,
     /// Stops it at the next await.
     pub cancel: CancellationToken,
+    /// What it has done and is not durable yet.
+    pub lead: Lead,
     /// Why it was cancelled, `{"error", "message"}`, for its row.
     pub reason: Arc<Mutex<Option<Value>>>,
     /// On whose behalf it runs.
@@ -79,6 +82,7 @@ impl PendingRun {
                 publisher,
                 result: receiver,
                 cancel: CancellationToken::new(),
+                lead: Lead::default(),
                 reason: Arc::default(),
                 principal,
                 is_foreign: false,

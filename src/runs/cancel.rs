@@ -23,6 +23,17 @@ const LEARNS: Duration = Duration::from_secs(5);
 /// How often the row of a run is read that another process was to cancel.
 const POLL: Duration = Duration::from_millis(100);
 
+/// What is expected of another process that executes a run which is to end.
+#[derive(Clone, Copy)]
+enum Elsewhere {
+    /// It has this long to store the run's work and to end it. Then the run is fenced off.
+    Within(Duration),
+    /// It is asked to do that, and whoever asks waits for it later.
+    Asked,
+    /// Nothing: the run is fenced off at once.
+    Nothing,
+}
+
 /// Why a run was cancelled by request: LangGraph's server names the path without ids.
 fn requested(action: CancelAction) -> String {
     let action = action.as_str();
@@ -112,24 +123,29 @@ impl Service {
         action: CancelAction,
         reason: &str,
     ) -> Result<bool, Error> {
-        let patience = self.inner.options.poll.min(LEARNS) + GRACE;
-        self.end_run(access, target, action, reason, Some(patience))
-            .await
+        let elsewhere = Elsewhere::Within(self.patience());
+        let ended = self.end_run(access, target, action, reason, elsewhere);
+        Ok(ended.await?.unwrap_or_default())
     }
 
-    /// [`cancel_run`](Self::cancel_run). If another process executes the run, it has `elsewhere` to store
-    /// the run's work and to end it; without that, or afterwards, the run is fenced off.
+    /// How long another process may take at most to end a run that is to be cancelled.
+    fn patience(&self) -> Duration {
+        self.inner.options.poll.min(LEARNS) + GRACE
+    }
+
+    /// [`cancel_run`](Self::cancel_run), by what is expected of another process if that executes the run. `None` when it
+    /// was only asked.
     async fn end_run(
         &self,
         access: &Access,
         target: Target,
         action: CancelAction,
         reason: &str,
-        elsewhere: Option<Duration>,
-    ) -> Result<bool, Error> {
+        elsewhere: Elsewhere,
+    ) -> Result<Option<bool>, Error> {
         let Target { thread, run } = target;
         let Some(mut tx) = self.begin_as(access, thread).await? else {
-            return Ok(false);
+            return Ok(Some(false));
         };
         let runs = &self.shared.parts.runs;
         let row = runs.run_without_request(thread, run).await?;
@@ -142,8 +158,8 @@ impl Service {
                 let is_executed = row
                     .as_ref()
                     .is_some_and(|row| row.status == Status::Running);
-                let elsewhere = elsewhere.filter(|_| handle.is_none() && is_executed);
-                if handle.is_some() || elsewhere.is_some() {
+                let is_asked = !matches!(elsewhere, Elsewhere::Nothing);
+                if handle.is_some() || is_executed && is_asked {
                     // It is asked to stop while the client has the level. The end of the run may take the
                     // lock that the transaction has, so it is waited for without that.
                     fail_point!(async "runs.cancel");
@@ -154,20 +170,23 @@ impl Service {
                     } else {
                         let is_requested = tx.request_cancel(run, error.clone()).await?;
                         tx.commit().await?;
-                        match elsewhere.filter(|_| is_requested) {
-                            Some(limit) => {
-                                self.shared.hints.publish(thread);
+                        if is_requested {
+                            self.shared.hints.publish(thread);
+                        }
+                        match elsewhere {
+                            Elsewhere::Asked if is_requested => return Ok(None),
+                            Elsewhere::Within(limit) if is_requested => {
                                 self.wait_cancelled(target, limit).await?
                             }
-                            None => false,
+                            _ => false,
                         }
                     };
                     if has_ended {
                         self.cancel(thread, &[run]);
-                        return Ok(true);
+                        return Ok(Some(true));
                     }
                     let Some(second) = self.begin_as(access, thread).await? else {
-                        return Ok(false);
+                        return Ok(Some(false));
                     };
                     tx = second;
                 }
@@ -200,6 +219,28 @@ impl Service {
                 // Its end would have deleted the thread.
                 self.shared.parts.tree.delete_thread(thread).await?;
             }
+        }
+        Ok(Some(ended))
+    }
+
+    /// Ends a run that another process was asked to end: that has so long to do it, and then it is fenced off.
+    async fn end_asked(
+        &self,
+        access: &Access,
+        target: Target,
+        action: CancelAction,
+        limit: Duration,
+    ) -> Result<bool, Error> {
+        let mut ended = self.wait_cancelled(target, limit).await?;
+        if !ended {
+            let reason = requested(action);
+            let fenced = self.end_run(access, target, action, &reason, Elsewhere::Nothing);
+            // It may have ended in this moment.
+            ended = fenced.await?.unwrap_or_default()
+                || self.wait_cancelled(target, Duration::ZERO).await?;
+        }
+        if ended {
+            self.cancel(&[target.run]);
         }
         Ok(ended)
     }

@@ -4,6 +4,7 @@
 mod batch;
 #[cfg(feature = "server")]
 mod cron;
+mod ending;
 mod ids;
 mod message_ids;
 mod metadata;
@@ -156,6 +157,10 @@ impl Service {
         prepared.new.unchanged_since = unchanged_since;
         let (handle, registration) = (prepared.handle, prepared.registration);
         let frames = watch.then(|| self.follow_from_start(&handle.publisher));
+        let access = &request.requester.access;
+        let _leads = self
+            .close_leads(access, on, request.multitask_strategy)
+            .await;
         let created = if placement.changes_tree() {
             let memory = self.change_memory(&request.requester);
             self.create_placed(prepared.new, &placement, &memory).await

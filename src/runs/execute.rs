@@ -343,6 +343,7 @@ impl Service {
                 request::Durability::Exit => engine::Durability::Exit,
             },
             run_ahead: self.inner.options.run_ahead,
+            lead: handle.lead.clone(),
             items: Some(
                 self.shared
                     .parts

@@ -20,6 +20,7 @@ use test_support::{
 };
 
 mod borders;
+mod interrupted;
 mod named;
 mod repeats;
 mod stops;

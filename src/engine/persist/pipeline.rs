@@ -95,6 +95,8 @@ pub struct Pipeline {
 struct State {
     /// What is not under way yet.
     waiting: VecDeque<Entry>,
+    /// Of everything that was ever added.
+    added: usize,
     /// Of everything that is not durable.
     count: usize,
     bytes: usize,
@@ -189,6 +191,16 @@ impl Pipeline {
     /// A write has failed.
     pub async fn drained(self: &Arc<Self>) -> Result<(), Error> {
         self.wait_until(|state| state.count == 0).await
+    }
+
+    /// Waits until everything is durable that was added by now, whatever is added meanwhile.
+    ///
+    /// # Errors
+    /// A write has failed.
+    pub async fn stored_so_far(self: &Arc<Self>) -> Result<(), Error> {
+        let added = self.state.lock().added;
+        self.wait_until(|state| state.added - state.count >= added)
+            .await
     }
 
     /// Keeps what is added from now on for [`take_rest`](Self::take_rest).
@@ -294,6 +306,7 @@ impl Pipeline {
         if state.failed.is_some() {
             return;
         }
+        state.added += 1;
         state.count += 1;
         state.bytes = state.bytes.saturating_add(bytes);
         state.waiting.push_back(Entry {

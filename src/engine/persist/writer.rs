@@ -7,6 +7,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    lead::Lead,
     pipeline::{Pipeline, Rest, RunAhead, Write},
     queue::{DeferredCheckpoint, Queue, QueuedWrites},
 };
@@ -23,7 +24,8 @@ pub enum Durability {
     /// While the next supersteps run, which share a transaction with those that ended during the one
     /// before, or within ten milliseconds of its beginning; the first transaction has those of the first
     /// two milliseconds. A crash may repeat what is not durable: at most 16 supersteps, 1 MiB and 50 milliseconds of them, or what the server's
-    /// settings say.
+    /// settings say. What ends the run without waiting for it may lose as much, such as a run that interrupts it from
+    /// another process.
     #[default]
     Async,
     /// When the run ends, stops at an interrupt or fails.
@@ -37,6 +39,7 @@ const WINDOW: Duration = Duration::from_millis(2);
 pub struct RunWriter {
     pipeline: Arc<Pipeline>,
     durability: Durability,
+    lead: Lead,
     inner: Mutex<Inner>,
 }
 
@@ -56,18 +59,19 @@ struct Inner {
 impl RunWriter {
     /// The writer of a run that has the right to write to `slot`; it cancels `fenced` when another
     /// writer has taken over. With `open` the branch of the slot comes into being with the first
-    /// write.
+    /// write. Its lead is closed through `lead`.
     pub fn new(
         saver: Arc<dyn Saver>,
         slot: Slot,
         open: Option<NewBranch>,
         durability: Durability,
-        ahead: RunAhead,
+        (ahead, lead): (RunAhead, Lead),
         fenced: CancellationToken,
-    ) -> Self {
-        Self {
+    ) -> Arc<Self> {
+        let writer = Arc::new(Self {
             pipeline: Arc::new(Pipeline::new(saver, ahead, fenced)),
             durability,
+            lead,
             inner: Mutex::new(Inner {
                 slot,
                 open,
@@ -75,7 +79,9 @@ impl RunWriter {
                 scheduled: false,
                 is_new: true,
             }),
-        }
+        });
+        writer.lead.follow(&writer);
+        writer
     }
 
     /// The storage.
@@ -203,6 +209,15 @@ impl RunWriter {
         self.pipeline.drained().await
     }
 
+    /// Waits until every checkpoint is durable that was made by now, also one that waits for room.
+    ///
+    /// # Errors
+    /// A write failed, or another writer took over.
+    pub async fn stored_so_far(&self) -> Result<(), Error> {
+        drop(self.inner.lock().await);
+        self.pipeline.stored_so_far().await
+    }
+
     /// Writes a checkpoint. Returns when the run may go on ahead of it. In `Sync` that is when it is durable, but for
     /// a checkpoint of the root graph: the run waits for it in [`before_superstep`](Self::before_superstep).
     ///
@@ -236,12 +251,18 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Before the tasks of a superstep run: in `Sync` the checkpoint from which they do is durable when this returns.
+    /// Before the tasks of a superstep run: in `Sync`, and while the lead of the run is closed, the checkpoint from which
+    /// they do is durable when this returns.
     ///
     /// # Errors
     /// A write failed, or another writer took over.
     pub async fn before_superstep(&self) -> Result<(), Error> {
-        if self.durability == Durability::Sync {
+        let waits = match self.durability {
+            Durability::Sync => true,
+            Durability::Async => self.lead.is_closed(),
+            Durability::Exit => false,
+        };
+        if waits {
             self.pipeline.drained().await?;
         }
         Ok(())

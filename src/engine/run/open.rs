@@ -74,14 +74,14 @@ pub fn open(request: &Request, start: Option<Start>) -> Result<(Execution, Begin
         context.index = start.index;
         context.thread = start.slot.thread;
         context.branch = start.slot.branch;
-        context.writer = Some(Arc::new(RunWriter::new(
+        context.writer = Some(RunWriter::new(
             start.saver,
             start.slot,
             start.open,
             request.durability,
-            request.run_ahead,
+            (request.run_ahead, request.lead.clone()),
             context.cancel.clone(),
-        )));
+        ));
         base = start.base;
         memory = start.memory;
     }

@@ -1,6 +1,8 @@
 //! Cancelling several runs by one request.
 
-use super::requested;
+use tokio::time::Instant;
+
+use super::{Elsewhere, requested};
 use crate::{
     abandon,
     runs::{
@@ -22,10 +24,22 @@ struct Sum {
     known: bool,
     /// So many were ended.
     ended: usize,
+    /// Runs that other processes were asked to end.
+    asked: Vec<Target>,
     /// What first went wrong with one of them.
     error: Option<Error>,
     /// The client waits no more, or the storage is not there: the rest stays as it is.
     stops: bool,
+}
+
+impl Sum {
+    /// Notes what went wrong with a run, unless its thread was deleted or taken from the client meanwhile.
+    fn failed(&mut self, error: Error) {
+        if !matches!(error, Error::NoThread(_)) {
+            self.stops = matches!(error, Error::Storage(_));
+            self.error.get_or_insert(error);
+        }
+    }
 }
 
 impl Service {
@@ -60,6 +74,7 @@ impl Service {
                 }
             }
         }
+        self.end_all_asked(access, action, &mut sum).await;
         match sum {
             Sum {
                 error: Some(error), ..
@@ -136,14 +151,27 @@ impl Service {
             return;
         }
         let reason = requested(action);
-        let ended = self.end_run(access, target, action, &reason, None);
+        let ended = self.end_run(access, target, action, &reason, Elsewhere::Asked);
         match ended.await {
-            Ok(ended) => sum.ended += usize::from(ended),
-            // Its thread was deleted or taken from the client meanwhile.
-            Err(Error::NoThread(_)) => {}
-            Err(error) => {
-                sum.stops = matches!(error, Error::Storage(_));
-                sum.error.get_or_insert(error);
+            Ok(Some(ended)) => sum.ended += usize::from(ended),
+            Ok(None) => sum.asked.push(target),
+            Err(error) => sum.failed(error),
+        }
+    }
+
+    /// Waits for the runs that other processes were asked to end: for all of them as long as for one. Those that are
+    /// not cancelled then are fenced off.
+    async fn end_all_asked(&self, access: &Access, action: CancelAction, sum: &mut Sum) {
+        let until = Instant::now() + self.patience();
+        for target in std::mem::take(&mut sum.asked) {
+            if sum.stops || abandon::is_client_gone() {
+                // Their processes end them all the same.
+                return;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            match self.end_asked(access, target, action, left).await {
+                Ok(ended) => sum.ended += usize::from(ended),
+                Err(error) => sum.failed(error),
             }
         }
     }

@@ -62,6 +62,15 @@ impl Service {
                 (None, None)
             }
         };
+        let _leads = match &request {
+            Some(request) => {
+                let on = cron.thread.unwrap_or_else(|| ThreadId::of_run(run));
+                let access = &request.requester.access;
+                self.close_leads(access, on, request.multitask_strategy)
+                    .await
+            }
+            None => vec![],
+        };
         let fired = self.shared.parts.runs.fire(firing).await;
         match (fired, request, registration) {
             (

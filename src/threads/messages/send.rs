@@ -66,6 +66,10 @@ impl Service {
     pub async fn send_message(&self, new: NewMessage) -> Result<QueuedMessage> {
         let tree = self.tree_of(new.thread).await?;
         let memory = self.change_memory();
+        // Before anything is locked, since it may take time.
+        let access = &new.requester.access;
+        let leads = self.runs.close_leads(access, new.thread, new.strategy);
+        let _leads = leads.await;
         let lock = self.shared.turn(tree).await?;
         let mut tx = self.shared.parts.runs.begin(tree).await?;
         let thread = self.checked(&mut *tx, tree, new.thread).await?;

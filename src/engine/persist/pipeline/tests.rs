@@ -15,6 +15,7 @@ use crate::{
 };
 
 mod gather;
+mod lead;
 
 /// A storage that writes what it gets when the test says so: steps of the supersteps of each
 /// transaction, none for a flush.
