@@ -240,7 +240,7 @@ impl Service {
                 || self.wait_cancelled(target, Duration::ZERO).await?;
         }
         if ended {
-            self.cancel(&[target.run]);
+            self.cancel(target.thread, &[target.run]);
         }
         Ok(ended)
     }
