@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -23,6 +23,8 @@ use crate::fail_point;
 struct Name {
     principal: Arc<str>,
     work: Work,
+    /// How many `Blocking` there are in this name: usually none.
+    blocking: Arc<AtomicUsize>,
 }
 
 #[derive(Clone)]
@@ -36,6 +38,14 @@ enum Work {
 }
 
 impl Name {
+    fn new(principal: Arc<str>, work: Work) -> Self {
+        Self {
+            principal,
+            work,
+            blocking: Arc::default(),
+        }
+    }
+
     fn priority(&self) -> Priority {
         match &self.work {
             Work::Request(has_begun) if has_begun.load(Ordering::Relaxed) => Priority::Begun,
@@ -63,6 +73,36 @@ pub fn begin() {
     let _ = NAME.try_with(Name::begin);
 }
 
+/// Marks that the request of a task has something for which everybody else waits, as long as this lives. Meanwhile what
+/// the request takes comes beside the share of its principal and does not wait for it: else, while other requests of the
+/// principal have all of its share, everybody would wait for those too.
+///
+/// A request does one thing after the other, so that it takes one thing at a time beside the share.
+#[derive(Debug)]
+#[cfg(feature = "sqlite")]
+pub struct Blocking(Option<Arc<AtomicUsize>>);
+
+#[cfg(feature = "sqlite")]
+impl Blocking {
+    /// In the name in which this task works, if it works in one.
+    pub fn in_this_name() -> Self {
+        let count = NAME.try_with(|name| name.blocking.clone()).ok();
+        if let Some(count) = &count {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        Self(count)
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl Drop for Blocking {
+    fn drop(&mut self) {
+        if let Some(count) = &self.0 {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Carries out one request in the name of a principal, up to the head of its response: what it takes in turn counts
 /// for that one. Without one there is nobody else to leave anything to.
 ///
@@ -72,10 +112,7 @@ pub fn begin() {
 pub async fn on_behalf_of<T>(principal: Option<Arc<str>>, request: impl Future<Output = T>) -> T {
     match principal {
         Some(principal) => {
-            let name = Name {
-                principal,
-                work: Work::Request(Arc::default()),
-            };
+            let name = Name::new(principal, Work::Request(Arc::default()));
             NAME.scope(name, request).await
         }
         None => request.await,
@@ -90,10 +127,7 @@ pub fn in_this_name<T>(work: impl Future<Output = T>) -> impl Future<Output = T>
     async move {
         match principal {
             Ok(principal) => {
-                let name = Name {
-                    principal,
-                    work: Work::Following,
-                };
+                let name = Name::new(principal, Work::Following);
                 NAME.scope(name, work).await
             }
             Err(_) => work.await,
@@ -114,9 +148,8 @@ pub async fn run_on_behalf_of<T>(
 ) -> T {
     match principal {
         Some(principal) => {
-            let work = Work::Run(cancel);
-            NAME.scope(Name { principal, work }, without_limit(run))
-                .await
+            let name = Name::new(principal, Work::Run(cancel));
+            NAME.scope(name, without_limit(run)).await
         }
         None => run.await,
     }
@@ -151,10 +184,7 @@ pub async fn apart_in_this_run<T: Send + 'static>(
 /// Calls `step` in the name of a principal: one of the many by which a body is written. As its client may take it as
 /// slowly as it likes, and streams do not end, it goes before no request.
 pub fn step_on_behalf_of<T>(principal: &Arc<str>, step: impl FnOnce() -> T) -> T {
-    let name = Name {
-        principal: principal.clone(),
-        work: Work::Following,
-    };
+    let name = Name::new(principal.clone(), Work::Following);
     NAME.sync_scope(name, step)
 }
 
@@ -198,7 +228,7 @@ pub struct Shares {
     cancelled: Arc<Permits>,
 }
 
-/// One of the things, as long as this lives; nothing without a principal.
+/// One of the things, as long as this lives; nothing without a principal, and for what comes beside the share.
 #[derive(Debug)]
 pub struct Share {
     _permit: Option<Permit>,
@@ -246,7 +276,8 @@ impl Shares {
         }
     }
 
-    /// One more for the principal in whose name this task works, when it has less than its share.
+    /// One more for the principal in whose name this task works, when it has less than its share; at once where the
+    /// task has something that everybody waits for (`Blocking`).
     ///
     /// # Errors
     /// It had its share for as long as `limit`, where [`within`] ends the wait.
@@ -254,6 +285,9 @@ impl Shares {
         let Ok(name) = NAME.try_with(Name::clone) else {
             return Ok(Share { _permit: None });
         };
+        if name.blocking.load(Ordering::Relaxed) > 0 {
+            return Ok(Share { _permit: None });
+        }
         let permit = within(limit, self.permit(&name)).await.ok_or(Full)?;
         if name.begin() {
             fail_point!(async "shares::begun");

@@ -59,6 +59,51 @@ fn lists_of_one_principal_take_its_share_of_the_threads_of_sqlite_and_others_are
     }
 }
 
+/// What a request reads of a tree, row by row, is part of that share. A transaction of the same principal that keeps
+/// everybody else from writing waits for none of it.
+#[test]
+fn reads_of_a_tree_take_the_share_of_their_principal_and_its_open_transaction_waits_for_none() {
+    let mut server = setup().env("BACKSTITCH_READ_LIMIT", "60").start();
+    let (reads, sends) = (Gate::new(), Gate::new());
+    let points = [reads.at("events::weights"), sends.at("threads.send")];
+    server.restart_with("FAILPOINTS", &points.join(";"));
+    let [ann, bob] = ["key-a", "key-b"].map(|key| Client::of(&server).with_key(key));
+    let thread = ann.thread();
+    // It is looked up while the transaction is open.
+    let made = ok(ann.post("/assistants", &json!({"graph_id": "agent"})), 200);
+    let message = json!({
+        "thread_id": thread, "content": "hi", "assistant_id": made["assistant_id"],
+    });
+    let before = reached(&server);
+    let waiting = || reached(&server) - before;
+    let path = format!("/threads/{thread}/events");
+    let list = || ann.get(&path);
+    std::thread::scope(|scope| {
+        let open = sends.close();
+        let sent = scope.spawn(|| ann.post("/commands/send-message", &message));
+        until("the transaction is open", || waiting() == 1);
+        let held = reads.close();
+        let lists: Vec<_> = (0..6).map(|_| scope.spawn(list)).collect();
+        until("the share is taken", || waiting() == 3);
+        drop(open);
+        ok(sent.join().unwrap(), 202);
+        let begin = Instant::now();
+        for _ in 0..10 {
+            bob.thread();
+            ok(bob.post("/threads/count", &json!({})), 200);
+        }
+        assert!(begin.elapsed() < Duration::from_secs(5), "others waited");
+        let refused = ann.post("/threads/count", &json!({}));
+        assert!(refused.refused(429).contains("send fewer at once"));
+        assert_eq!(waiting(), 3, "more than the share is taken");
+        drop(held);
+        let answers: Vec<_> = lists.into_iter().map(|list| list.join().unwrap()).collect();
+        let served = answers.iter().filter(|answer| answer.status == 200);
+        assert_eq!(served.count(), 2, "the others have waited for too long");
+    });
+    ok(list(), 200);
+}
+
 /// A thread of ann's whose lists take several reads.
 fn thread_of_lists(server: &Server) -> String {
     thread_of_texts(&Client::of(server).with_key("key-a"), 40, 1 << 19)

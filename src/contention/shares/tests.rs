@@ -128,6 +128,37 @@ async fn a_new_task_and_each_step_of_a_body_work_in_the_name_they_are_given() {
     assert_eq!(freed, Some(Ok(())));
 }
 
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn while_everybody_waits_for_something_of_a_request_it_takes_beside_the_share() {
+    let shares = Shares::of(2);
+    let ann: Arc<str> = "ann".into();
+    let held = shares.take(Some(&ann)).unwrap();
+    let wait = async || shares.wait(Duration::ZERO).await;
+    let request = async {
+        assert_eq!(wait().await.unwrap_err(), Full);
+        let blocking = (Blocking::in_this_name(), Blocking::in_this_name());
+        let beside = (wait().await.unwrap(), wait().await.unwrap());
+        let other = on_behalf_of(Some(ann.clone()), wait());
+        assert_eq!(other.await.unwrap_err(), Full);
+        drop(blocking.0);
+        assert_eq!(apart_in_this_run(read(shares.clone())).await, Ok(()));
+        drop(blocking.1);
+        assert_eq!(wait().await.unwrap_err(), Full);
+        drop(held);
+        // What was beside the share counts for nothing.
+        let own = wait().await.unwrap();
+        drop(beside);
+        assert_eq!(wait().await.unwrap_err(), Full);
+        drop(own);
+        wait().await.unwrap();
+    };
+    on_behalf_of(Some(ann.clone()), request).await;
+    let of_nobody = Blocking::in_this_name();
+    wait().await.unwrap();
+    drop(of_nobody);
+}
+
 #[tokio::test]
 async fn who_works_for_nobody_takes_all() {
     let shares = Shares::of(2);

@@ -5,6 +5,7 @@ use rusqlite::{Connection, Row, params, types::ValueRef};
 use super::columns::{id, id_if, json_map, map_text, one};
 use crate::{
     checkpoint::{Error, Result},
+    fail_point,
     id::{BranchId, ThreadId, TreeId},
     time::Timestamp,
     tree::{
@@ -138,6 +139,7 @@ pub(super) fn event_weights(
     after: i64,
     limit: usize,
 ) -> Result<Vec<(i64, u64)>> {
+    fail_point!("events::weights");
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let both = event_code!(CREATED_AND_FINISHED);
     let mut statement = db.prepare_cached(WEIGHTS)?;

@@ -12,6 +12,7 @@ use crate::{
 };
 
 mod plans;
+mod shares;
 
 fn options(path: &std::path::Path) -> Options {
     Options {

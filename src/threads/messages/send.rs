@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::{
     assistants::{self, Assistant},
+    fail_point,
     id::{EventId, RunId, ThreadId},
     runs::{
         Strategy, refusal,
@@ -73,6 +74,7 @@ impl Service {
         let lock = self.shared.turn(tree).await?;
         let mut tx = self.shared.parts.runs.begin(tree).await?;
         let thread = self.checked(&mut *tx, tree, new.thread).await?;
+        fail_point!(async "threads.send");
         let assistant = assistant_of(&new, &thread)?;
         let viewer = self.access.principal();
         let resolved = self.shared.assistants.resolve(viewer, &assistant).await;

@@ -38,10 +38,7 @@ const STEPS: i32 = 10_000;
 /// A handle on the reading threads.
 #[derive(Debug)]
 pub(crate) struct Readers {
-    queue: Handle,
-    shares: Shares,
-    /// How long a principal may wait for its share.
-    wait: Duration,
+    handle: Handle,
     threads: Vec<JoinHandle<()>>,
     /// Milliseconds that one read may take.
     limit: Arc<AtomicU64>,
@@ -66,9 +63,11 @@ impl Readers {
         }
         let threads = threads?;
         Ok(Self {
-            queue: Handle(queue),
-            shares: Shares::of_each(Percent::default().of(threads.len())),
-            wait: WAIT,
+            handle: Handle {
+                queue,
+                shares: Shares::of_each(Percent::default().of(threads.len())),
+                wait: WAIT,
+            },
             threads,
             limit,
         })
@@ -82,33 +81,37 @@ impl Readers {
 
     /// Sets how much of the threads one principal may have.
     pub(crate) fn set_share(&mut self, share: Percent) {
-        self.shares = Shares::of_each(share.of(self.threads.len()));
+        self.handle.shares = Shares::of_each(share.of(self.threads.len()));
     }
 
     /// Sets how long a principal may wait for its share.
     pub(crate) fn set_wait(&mut self, wait: Duration) {
-        self.wait = wait;
+        self.handle.wait = wait;
     }
 
-    /// Runs `work` in one read transaction: all its statements read one snapshot.
+    /// See [`Handle::run`].
     pub(crate) async fn read<T, F>(&self, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
     {
-        // Whoever has its share waits outside the queue, in which others are.
-        let _share = self.shares.wait(self.wait).await?;
-        self.queue.run(work).await
+        self.handle.run(work).await
     }
 
     /// To read with as long as the threads are there; it does not keep them.
     pub(crate) fn handle(&self) -> Handle {
-        Handle(Arc::clone(&self.queue.0))
+        self.handle.clone()
     }
 }
 
 /// Reads through the threads of [`Readers`].
-pub(crate) struct Handle(Arc<Queue<Job>>);
+#[derive(Clone)]
+pub(crate) struct Handle {
+    queue: Arc<Queue<Job>>,
+    shares: Shares,
+    /// How long a principal may wait for its share.
+    wait: Duration,
+}
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -117,22 +120,28 @@ impl fmt::Debug for Handle {
 }
 
 impl Handle {
-    /// See [`Readers::read`].
+    /// Runs `work` in one read transaction: all its statements read one snapshot.
     pub(crate) async fn run<T, F>(&self, work: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
     {
+        // Whoever has its share waits outside the queue, in which others are.
+        let share = self.shares.wait(self.wait).await?;
         let (reply, result) = oneshot::channel();
         let job: Job = Box::new(move |db| {
             if reply.is_closed() {
                 // Nobody waits for it any more.
                 return;
             }
-            let _ = reply.send(in_snapshot(db, work));
+            let result = in_snapshot(db, work);
+            // The thread was busy until now, also where the caller has stopped waiting. Before the reply, since the
+            // caller may have more to read.
+            drop(share);
+            let _ = reply.send(result);
         });
         // Without a thread the job is dropped, and with it the reply.
-        self.0.push(job);
+        self.queue.push(job);
         result.await.unwrap_or_else(|_| {
             Err(Error::Unavailable(
                 "the threads that read the database have ended".into(),
@@ -143,7 +152,7 @@ impl Handle {
 
 impl Drop for Readers {
     fn drop(&mut self) {
-        self.queue.0.close();
+        self.handle.queue.close();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }

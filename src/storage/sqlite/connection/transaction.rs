@@ -9,7 +9,10 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::{Writing, commit, execute, roll_back};
-use crate::checkpoint::{Error, codec::Format};
+use crate::{
+    checkpoint::{Error, codec::Format},
+    contention::shares::Blocking,
+};
 
 /// How long a transaction may be idle while everybody else waits for it.
 const IDLE_LIMIT: Duration = Duration::from_secs(5);
@@ -30,6 +33,8 @@ enum Call {
 pub(crate) struct OpenTransaction {
     calls: mpsc::Sender<Call>,
     format: Format,
+    /// Whatever its caller reads meanwhile must not wait for the caller's other reads.
+    _blocking: Blocking,
 }
 
 /// An opening to queue, and the transaction once its turn has come.
@@ -51,7 +56,11 @@ pub(crate) fn begin(
                 "the thread that writes to the database has ended".into(),
             ))
         })?;
-        Ok(OpenTransaction { calls, format })
+        Ok(OpenTransaction {
+            calls,
+            format,
+            _blocking: Blocking::in_this_name(),
+        })
     };
     (opening, open)
 }
