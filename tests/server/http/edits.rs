@@ -166,7 +166,11 @@ fn a_run_that_was_created_during_an_edit_refuses_it(place: &Place) {
         until("the edit is about to be written", || {
             server.output().contains("a fail point was reached")
         });
-        background(&client, &thread, &extend(turn("later"), json!({"after_seconds": 1000})));
+        background(
+            &client,
+            &thread,
+            &extend(turn("later"), json!({"after_seconds": 1000})),
+        );
         assert_eq!(code(edit.join().unwrap(), 409), "branch_busy");
     });
     assert_eq!(history(), before, "nothing was written");

@@ -102,7 +102,7 @@ impl Ahead {
 
     /// Fails unless the next run, which has this state at its end, began with what the client of the first one had been
     /// shown.
-    fn is_continued(self, place: &Place, before: usize, values: &Value) {
+    fn was_continued(self, place: &Place, before: usize, values: &Value) {
         assert_eq!(self.client.end_of(&self.thread, &self.run), "interrupted");
         self.reader.join().unwrap();
         let shown = self.shown.load(Ordering::SeqCst);
@@ -125,7 +125,7 @@ fn next() -> Value {
 fn a_run_that_another_one_interrupts_has_stored_what_its_client_was_shown(place: &Place) {
     let ahead = Ahead::start(place);
     let (before, values) = ahead.interrupt(|client| client.run(&ahead.thread, &next()));
-    ahead.is_continued(place, before, &values);
+    ahead.was_continued(place, before, &values);
 }
 
 /// What is stuck is waited for as long as a cancelled run is.

@@ -213,7 +213,10 @@ fn a_thread_that_cannot_be_read_keeps_no_other_from_the_lists(place: &Place) {
     // It remembers none of the values that it read.
     server.restart();
     let client = Client::of(&server);
-    assert_eq!(client.post("/admin/projections/rebuild", &json!({})).status, 202);
+    assert_eq!(
+        client.post("/admin/projections/rebuild", &json!({})).status,
+        202
+    );
     let after = settled(place, &server, &client, others);
     let rows_of = |rows: &[String], thread: &str| -> Vec<String> {
         let own = rows.iter().filter(|row| row.contains(thread));

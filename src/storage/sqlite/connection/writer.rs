@@ -6,11 +6,11 @@ use std::{
     io,
     sync::mpsc,
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rusqlite::Connection;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
 use super::{
     Writing, commit, execute, roll_back,

@@ -1,8 +1,9 @@
 //! Tests of the thread that writes.
 
-use std::{sync::mpsc, time::Instant};
+use std::sync::mpsc;
 
 use rusqlite::Connection;
+use tokio::time::Instant;
 
 use super::{LONGEST, Writer};
 use crate::checkpoint::Error;
@@ -223,5 +224,9 @@ async fn a_transaction_that_has_worked_for_long_takes_no_further_job() {
     let (first, seen, alone) = tokio::join!(first, seen_by_next, alone);
     assert_eq!(first.unwrap(), 1);
     assert_eq!(seen.unwrap(), 1, "the first one was committed by itself");
-    assert_eq!(alone.unwrap(), 2, "it begins after all that was queued before it");
+    assert_eq!(
+        alone.unwrap(),
+        2,
+        "it begins after all that was queued before it"
+    );
 }
