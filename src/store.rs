@@ -5,6 +5,7 @@ pub mod field;
 pub mod filter;
 pub mod memory;
 pub mod namespace;
+mod of_nodes;
 pub mod rank;
 pub mod search;
 mod service;

@@ -46,10 +46,10 @@ pub fn check(execution: &Execution, who: &str, tasks: usize) -> Result<(), Error
 /// # Errors
 /// The run was cancelled.
 pub async fn let_others_run(execution: &Execution, done: usize) -> Result<(), Error> {
-    give_way(&execution.context.cancel, done).await
+    yield_each_stride(&execution.context.cancel, done).await
 }
 
-async fn give_way(cancel: &CancellationToken, done: usize) -> Result<(), Error> {
+async fn yield_each_stride(cancel: &CancellationToken, done: usize) -> Result<(), Error> {
     if done % STRIDE != STRIDE - 1 {
         return Ok(());
     }
@@ -78,7 +78,7 @@ mod tests {
         });
         let cancel = CancellationToken::new();
         for done in 0..10 * STRIDE {
-            give_way(&cancel, done).await.unwrap();
+            yield_each_stride(&cancel, done).await.unwrap();
         }
         // There is one thread: the other one had its turns between those of this loop.
         assert!(turns.load(Ordering::Relaxed) >= 10);
@@ -92,7 +92,7 @@ mod tests {
             if done == 3 * STRIDE + 1 {
                 cancel.cancel();
             }
-            if let Err(error) = give_way(&cancel, done).await {
+            if let Err(error) = yield_each_stride(&cancel, done).await {
                 break error;
             }
             done += 1;

@@ -29,7 +29,7 @@ enum Elsewhere {
     /// It has this long to store the run's work and to end it. Then the run is fenced off.
     Within(Duration),
     /// It is asked to do that, and whoever asks waits for it later.
-    Asked,
+    Requested,
     /// Nothing: the run is fenced off at once.
     Nothing,
 }
@@ -158,8 +158,8 @@ impl Service {
                 let is_executed = row
                     .as_ref()
                     .is_some_and(|row| row.status == Status::Running);
-                let is_asked = !matches!(elsewhere, Elsewhere::Nothing);
-                if handle.is_some() || is_executed && is_asked {
+                let expects = !matches!(elsewhere, Elsewhere::Nothing);
+                if handle.is_some() || is_executed && expects {
                     // It is asked to stop while the client has the level. The end of the run may take the
                     // lock that the transaction has, so it is waited for without that.
                     fail_point!(async "runs.cancel");
@@ -174,7 +174,7 @@ impl Service {
                             self.shared.hints.publish(thread);
                         }
                         match elsewhere {
-                            Elsewhere::Asked if is_requested => return Ok(None),
+                            Elsewhere::Requested if is_requested => return Ok(None),
                             Elsewhere::Within(limit) if is_requested => {
                                 self.wait_cancelled(target, limit).await?
                             }
@@ -224,7 +224,7 @@ impl Service {
     }
 
     /// Ends a run that another process was asked to end: that has so long to do it, and then it is fenced off.
-    async fn end_asked(
+    async fn end_requested(
         &self,
         access: &Access,
         target: Target,

@@ -219,7 +219,7 @@ impl Service {
         let metadata = run_metadata(request, ids, &resolved.metadata, temporary);
         if let Some(excess) = excess(&metadata, self.shared.parts.metadata) {
             let detail = format!("Together with that of its assistant: {excess}");
-            return Err(Error::Invalid(detail));
+            return Err(tree::Error::invalid(detail).into());
         }
         let known = context_properties(&registered.graph);
         let kwargs = Kwargs::of(request, ids, &metadata, known, temporary);

@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -10,13 +9,13 @@ use super::{
     filter::Filter,
     memory::SearchMemory,
     namespace::{self, Namespace, Refused, outermost, owner_of, ranges},
+    of_nodes::Memory,
     rank::Nearest,
     search::{Found, Listing, Search},
 };
 use crate::{
     checkpoint::{self, codec},
     engine::Items,
-    extract::FoundItem,
     value::Value,
 };
 
@@ -426,82 +425,5 @@ impl Service {
             self.inner.store.refresh_items(names).await?;
         }
         Ok(())
-    }
-}
-
-/// Gives the nodes of a run access to the items of its principal.
-struct Memory {
-    service: Service,
-    owner: Arc<str>,
-}
-
-#[async_trait]
-impl Items for Memory {
-    async fn get(&self, namespace: &[String], key: &str) -> anyhow::Result<Option<Value>> {
-        let (namespace, key) = (namespace.to_vec(), key.to_owned());
-        let found = self.service.get(&self.owner, namespace, key, true).await;
-        Ok(found.map_err(for_node)?.map(|item| item.value))
-    }
-
-    async fn search(
-        &self,
-        namespace: &[String],
-        query: Option<&str>,
-        limit: usize,
-    ) -> anyhow::Result<Vec<FoundItem<Value>>> {
-        let query = ItemQuery {
-            prefix: namespace.to_vec(),
-            filter: Filter::default(),
-            text: query.map(Into::into),
-            limit,
-            offset: 0,
-            refresh: true,
-            // What a node has is its own.
-            memory: None,
-        };
-        let found = self.service.search(&self.owner, query).await;
-        let found = found.map_err(for_node)?.into_iter().map(|item| {
-            Ok(FoundItem {
-                value: item.value.decode()?,
-                namespace: item.namespace,
-                key: item.key,
-                score: item.score,
-            })
-        });
-        Ok(found.collect::<Result<_, checkpoint::Error>>()?)
-    }
-
-    async fn put(
-        &self,
-        namespace: &[String],
-        key: &str,
-        value: Option<Value>,
-        ttl: Option<Duration>,
-    ) -> anyhow::Result<()> {
-        let (namespace, key) = (namespace.to_vec(), key.to_owned());
-        let (service, owner) = (&self.service, &self.owner);
-        match value {
-            Some(value) => {
-                let how = (ttl, &Index::Default);
-                let stored = service.put(owner, namespace, key, value, how).await;
-                stored.map_err(for_node)?;
-            }
-            None => drop(
-                service
-                    .delete(owner, namespace, key)
-                    .await
-                    .map_err(for_node)?,
-            ),
-        }
-        Ok(())
-    }
-}
-
-/// What a node gets. A failure of the storage is passed on as that, so that the engine recognises it: the run of a node
-/// that returns it goes on when the storage is back.
-fn for_node(error: Error) -> anyhow::Error {
-    match error {
-        Error::Storage(error) => error.into(),
-        error => error.into(),
     }
 }

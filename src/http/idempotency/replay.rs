@@ -137,7 +137,7 @@ impl Replayed {
         let of_others = stored.rights().into_iter();
         rights.extend(of_others.map(|(thread, level)| (thread, call.access.at(level))));
         for (thread, access) in rights {
-            // The answer to a deletion, which has no content, is for whoever knows its key.
+            // An answer without content, such as that to a cancellation, shows nothing of the thread.
             if !shows && call.runs().remains(thread).await? == Remains::Tombstone {
                 continue;
             }

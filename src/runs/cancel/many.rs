@@ -25,7 +25,7 @@ struct Sum {
     /// So many were ended.
     ended: usize,
     /// Runs that other processes were asked to end.
-    asked: Vec<Target>,
+    requested: Vec<Target>,
     /// What first went wrong with one of them.
     error: Option<Error>,
     /// The client waits no more, or the storage is not there: the rest stays as it is.
@@ -74,7 +74,7 @@ impl Service {
                 }
             }
         }
-        self.end_all_asked(access, action, &mut sum).await;
+        self.end_all_requested(access, action, &mut sum).await;
         match sum {
             Sum {
                 error: Some(error), ..
@@ -151,25 +151,25 @@ impl Service {
             return;
         }
         let reason = requested(action);
-        let ended = self.end_run(access, target, action, &reason, Elsewhere::Asked);
+        let ended = self.end_run(access, target, action, &reason, Elsewhere::Requested);
         match ended.await {
             Ok(Some(ended)) => sum.ended += usize::from(ended),
-            Ok(None) => sum.asked.push(target),
+            Ok(None) => sum.requested.push(target),
             Err(error) => sum.failed(error),
         }
     }
 
     /// Waits for the runs that other processes were asked to end: for all of them as long as for one. Those that are
     /// not cancelled then are fenced off.
-    async fn end_all_asked(&self, access: &Access, action: CancelAction, sum: &mut Sum) {
+    async fn end_all_requested(&self, access: &Access, action: CancelAction, sum: &mut Sum) {
         let until = Instant::now() + self.patience();
-        for target in std::mem::take(&mut sum.asked) {
+        for target in std::mem::take(&mut sum.requested) {
             if sum.stops || abandon::is_client_gone() {
                 // Their processes end them all the same.
                 return;
             }
             let left = until.saturating_duration_since(Instant::now());
-            match self.end_asked(access, target, action, left).await {
+            match self.end_requested(access, target, action, left).await {
                 Ok(ended) => sum.ended += usize::from(ended),
                 Err(error) => sum.failed(error),
             }

@@ -72,9 +72,10 @@ pub fn run_metadata(request: &request::Run, ids: &Ids, assistant: &Map, temporar
     map
 }
 
-/// What is too much about metadata of a run, if anything is. What the server adds counts for nobody.
+/// What is too much about metadata of a run, if anything is. What the server adds counts for nobody: ids, and what the
+/// assistants have that it made itself.
 pub fn excess(metadata: &Map, limits: Limits) -> Option<String> {
     let mut own = metadata.clone();
-    own.retain(|key, _| !IDS.contains(&&**key));
+    own.retain(|key, _| !IDS.contains(&&**key) && &**key != "created_by");
     limits.excess(&own)
 }
