@@ -49,6 +49,12 @@ impl Error {
     }
 }
 
+/// A failure of the storage as nodes get it, who may show what they get to models and clients: without what the database
+/// said. A run whose node returns it goes on when the storage is back.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the storage failed")]
+pub(crate) struct Masked(pub Error);
+
 /// What a storage returns.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 

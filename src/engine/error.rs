@@ -263,6 +263,9 @@ impl Error {
                 if let Some(storage) = error.downcast_ref::<saver::Error>() {
                     return Self::Storage(storage.clone());
                 }
+                if let Some(saver::Masked(storage)) = error.downcast_ref() {
+                    return Self::Storage(storage.clone());
+                }
                 if let Some(raised) = error.downcast_ref::<Raised>() {
                     return Self::failed(&raised.class, &raised.message);
                 }

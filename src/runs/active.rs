@@ -318,6 +318,12 @@ impl ActiveRuns {
             .collect()
     }
 
+    /// Whether a run has no row yet, since it is being created at this moment.
+    pub fn is_being_created(&self, run: RunId) -> bool {
+        let pending = self.pending.get(&run);
+        pending.is_some_and(|pending| pending.since.is_none())
+    }
+
     /// Whether a run that was created here waits for a slot of the thread, or may do so.
     pub fn may_wait_on(&self, thread: ThreadId) -> bool {
         let mut pending = self.pending.values();

@@ -355,7 +355,7 @@ impl Service {
             let id = other.publisher.run();
             let ended = match self.find_row(run.thread, id).await {
                 Ok(Some(row)) => row.status.is_final(),
-                Ok(None) => true,
+                Ok(None) => !self.inner.active.lock().is_being_created(id),
                 Err(_) => false,
             };
             if ended {

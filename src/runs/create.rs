@@ -16,7 +16,7 @@ use std::{collections::HashSet, sync::Arc};
 
 pub(crate) use self::registration::Registration;
 use self::{
-    metadata::{excess, own_keys, run_metadata, thread_config, thread_metadata},
+    metadata::{check_metadata, own_keys, run_metadata, thread_config, thread_metadata},
     placement::RunPlacement,
 };
 use super::{
@@ -134,6 +134,10 @@ impl Service {
             Some(thread) => self.choose_placement(thread, &request).await?,
             None => RunPlacement::default(),
         };
+        // Before anything is read or locked that others change or want, since it may take time.
+        let strategy = request.multitask_strategy;
+        let leads = self.close_leads(&request.requester.access, on, strategy);
+        let _leads = leads.await;
         let unchanged_since = self.last_event(thread, &request).await?;
         // Until the run is written: of those that resume at the same time at this process one is accepted. Those at
         // others change the thread, so that the run is not created.
@@ -157,10 +161,6 @@ impl Service {
         prepared.new.unchanged_since = unchanged_since;
         let (handle, registration) = (prepared.handle, prepared.registration);
         let frames = watch.then(|| self.follow_from_start(&handle.publisher));
-        let access = &request.requester.access;
-        let _leads = self
-            .close_leads(access, on, request.multitask_strategy)
-            .await;
         let created = if placement.changes_tree() {
             let memory = self.change_memory(&request.requester);
             self.create_placed(prepared.new, &placement, &memory).await
@@ -217,9 +217,10 @@ impl Service {
         self.check_message_ids(ids.thread, &registered.graph, request)
             .await?;
         let metadata = run_metadata(request, ids, &resolved.metadata, temporary);
-        if let Some(excess) = excess(&metadata, self.shared.parts.metadata) {
-            let detail = format!("Together with that of its assistant: {excess}");
-            return Err(tree::Error::invalid(detail).into());
+        if request.cron.is_none() {
+            let of_config = resolved.config().get("metadata");
+            let of_assistant = (&resolved.metadata, of_config.and_then(Value::as_map));
+            check_metadata(request, of_assistant, self.shared.parts.metadata)?;
         }
         let known = context_properties(&registered.graph);
         let kwargs = Kwargs::of(request, ids, &metadata, known, temporary);
@@ -290,7 +291,8 @@ impl Service {
             None => {
                 self.begin_to_wait(run);
                 self.release_slot(run);
-                self.wake_queue(row.thread);
+                // What it waits for may have ended since its row was written.
+                self.wake_thread(row.thread);
             }
         }
         Ok(row)

@@ -46,7 +46,7 @@ pub enum Remains {
     All,
     /// It was deleted, and its id is remembered.
     Tombstone,
-    /// There never was one, or it was a temporary one.
+    /// There never was one, or it went without a trace.
     Nothing,
 }
 
@@ -255,23 +255,19 @@ impl Service {
         self.inner.wake.notify_one();
     }
 
-    /// Checks that a client still has the level on a thread that its request took the first time. Of a temporary thread,
-    /// which goes with the end of its run, nothing can be withdrawn. With a thread that was deleted its members are gone
-    /// too: what the client may still be shown of it nobody knows, so that it is nothing.
+    /// Checks that a client still has the level on a thread that its request took the first time. Of
+    /// a thread that is gone nothing can be withdrawn.
     ///
     /// # Errors
     /// As [`authorize`](Self::authorize).
     pub async fn authorize_repeat(&self, access: &Access, thread: ThreadId) -> Result<(), Error> {
-        match self.remains(thread).await? {
-            Remains::Nothing => return Ok(()),
-            Remains::Tombstone if access.principal().is_none() => return Ok(()),
-            Remains::Tombstone => return Err(Error::NoThread(thread)),
-            Remains::All => {}
+        if self.remains(thread).await? != Remains::All {
+            return Ok(());
         }
         fail_point!(async "runs::repeat");
         match self.authorize(access, thread).await {
-            // A temporary thread may go at this moment.
-            Err(Error::NoThread(_)) if self.remains(thread).await? == Remains::Nothing => Ok(()),
+            // A temporary thread goes with the end of its run, which may be at this moment.
+            Err(Error::NoThread(_)) if self.remains(thread).await? != Remains::All => Ok(()),
             checked => checked,
         }
     }

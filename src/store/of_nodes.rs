@@ -9,7 +9,12 @@ use super::{
     filter::Filter,
     service::{Error, ItemQuery, Service},
 };
-use crate::{checkpoint, engine::Items, extract::FoundItem, value::Value};
+use crate::{
+    checkpoint::{self, saver::Masked},
+    engine::Items,
+    extract::FoundItem,
+    value::Value,
+};
 
 /// Gives the nodes of a run access to the items of its principal.
 pub struct Memory {
@@ -79,11 +84,13 @@ impl Items for Memory {
     }
 }
 
-/// What a node gets. A failure of the storage is passed on as that, so that the engine recognises it: the run of a node
-/// that returns it goes on when the storage is back.
+/// What a node gets. The engine recognises a failure of the storage. What took too long, or found too many waiting, is one
+/// of the node: the same would happen to it again and again.
 fn for_node(error: Error) -> anyhow::Error {
+    use checkpoint::Error::{Crowded, TookTooLong};
     match error {
-        Error::Storage(error) => error.into(),
+        Error::Storage(error @ (TookTooLong | Crowded(_))) => anyhow::anyhow!(error.to_string()),
+        Error::Storage(error) => Masked(error).into(),
         error => error.into(),
     }
 }

@@ -22,6 +22,8 @@ const GATHER: Duration = Duration::from_millis(200);
 /// Pause before a round, as a multiple of the duration of the one before: under load the runs have
 /// priority, and a reader that needs a certain event in the tables does not wait for a round.
 const REST: u32 = 4;
+/// The longest pause.
+const LONGEST: Duration = Duration::from_secs(60);
 /// Notified threads that are remembered; the poll of all threads finds the others.
 const REMEMBERED: usize = 10_000;
 /// Threads in one round.
@@ -111,7 +113,7 @@ impl Service {
             }
             Err(error) => tracing::warn!(%error, "projections could not be brought up to date"),
         }
-        GATHER.max(begin.elapsed() * REST)
+        LONGEST.min(GATHER.max(begin.elapsed() * REST))
     }
 
     /// Brings the tables up to date for some threads.
@@ -132,6 +134,7 @@ impl Service {
         let projections = &self.shared.parts.projections;
         let mut left: HashSet<ThreadId> = threads.iter().copied().collect();
         let mut failures = vec![];
+        let mut has_waited = false;
         while !left.is_empty() {
             let found = projections.progress(left.iter().copied().collect()).await?;
             left.clear();
@@ -142,11 +145,14 @@ impl Service {
                     Ok(false) => {
                         left.insert(progress.thread);
                     }
-                    // It would be so with all of them, one after the other.
-                    Err(error @ Error::Storage(checkpoint::Error::Unavailable(_))) => {
-                        return Err(error);
+                    // It may be so with all of them, one after the other.
+                    Err(Error::Storage(error)) if error.may_pass() && has_waited => {
+                        return Err(error.into());
                     }
-                    Err(error) => failures.push((progress.thread, error)),
+                    Err(error) => {
+                        has_waited |= matches!(&error, Error::Storage(error) if error.may_pass());
+                        failures.push((progress.thread, error));
+                    }
                 }
             }
             if steps.is_empty() {

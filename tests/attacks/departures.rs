@@ -38,12 +38,13 @@ fn agent(client: &Client) -> String {
 }
 
 /// The statements of requests that wait for a table. Those of whoever looks for runs that wait or are lost do so too,
-/// and begin with rows that they name, and so do those that remove what is old. The beginning of a transaction waits for
+/// and begin with rows that they name or search among runs that are behind others, and so do those that remove what is old. The beginning of a transaction waits for
 /// nothing: the database reads statements before locks, and the one behind it is shown the next time.
 fn waiting(place: &Place, server: &Server) -> Vec<String> {
     let own = |statement: &String| {
         let text = statement.trim_start();
-        ["WITH ", "DELETE ", "START TRANSACTION"]
+        let behind = "SELECT r.thread_id FROM runs r WHERE r.status = 'pending' AND r.behind";
+        ["WITH ", "DELETE ", "START TRANSACTION", behind]
             .iter()
             .any(|begin| text.starts_with(begin))
     };

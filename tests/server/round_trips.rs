@@ -335,8 +335,10 @@ fn an_idle_server_asks_sqlite_for_next_to_nothing() {
 #[test]
 fn a_run_takes_few_statements_and_fewer_commits() {
     let (setup, meter) = OfPostgres::start();
-    // A run is created, ends, and has what is derived from its events stored: three transactions. On a slow machine some
-    // runs have the last of them twice, once before they end; one more for every run would be a fault.
+    // A run is created, ends, and has what is derived from its events stored: three transactions. Other processes are
+    // notified at most each ten milliseconds, in a transaction that does not wait for the disk: of runs that follow each
+    // other less often than once a run. On a slow machine some runs have what is derived stored twice, once before they
+    // end; one more for every run would be a fault.
     let bounds = Bounds {
         run: Cost::of(12.0, 3.4),
         turn: Cost::of(12.0, 3.4),

@@ -235,7 +235,11 @@ impl RunWriter {
             inner.slot.head = Some(commit.checkpoint.id);
             inner.slot.head_depth += 1;
         }
-        let is_sync = self.durability == Durability::Sync;
+        let waits = match self.durability {
+            Durability::Sync => true,
+            Durability::Async => self.lead.is_closed(),
+            Durability::Exit => false,
+        };
         // One of the root graph may be the last, which becomes durable with the end of the run.
         let may_be_last = commit.checkpoint.ns.is_empty();
         let is_first = std::mem::take(&mut inner.is_new);
@@ -245,7 +249,7 @@ impl RunWriter {
             _ => {}
         }
         self.pipeline.push(Write::Commit(Box::new(commit)));
-        if is_sync && !may_be_last {
+        if waits && !may_be_last {
             self.pipeline.drained().await?;
         }
         Ok(())

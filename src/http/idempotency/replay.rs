@@ -130,17 +130,19 @@ impl Replayed {
     /// Checks that the client still has what the first request took. Its answer waited for that of
     /// the first one, or for a day.
     async fn authorize(&self, call: &Call, stored: &Stored, shows: bool) -> Result<(), Error> {
-        let mut rights = vec![];
         if call.path.has_thread() {
-            rights.push((call.path.thread()?, call.access.clone()));
-        }
-        let of_others = stored.rights().into_iter();
-        rights.extend(of_others.map(|(thread, level)| (thread, call.access.at(level))));
-        for (thread, access) in rights {
-            // An answer without content, such as that to a cancellation, shows nothing of the thread.
-            if !shows && call.runs().remains(thread).await? == Remains::Tombstone {
-                continue;
+            let thread = call.path.thread()?;
+            // Its members are gone with it: who may still be shown something of it nobody knows.
+            if shows
+                && call.access.principal().is_some()
+                && call.runs().remains(thread).await? == Remains::Tombstone
+            {
+                return Err(runs::Error::NoThread(thread).into());
             }
+            call.runs().authorize_repeat(&call.access, thread).await?;
+        }
+        for (thread, level) in stored.rights() {
+            let access = call.access.at(level);
             call.runs().authorize_repeat(&access, thread).await?;
         }
         Ok(())

@@ -26,6 +26,8 @@ struct Sum {
     ended: usize,
     /// Runs that other processes were asked to end.
     requested: Vec<Target>,
+    /// There are more than one request cancels.
+    more: bool,
     /// What first went wrong with one of them.
     error: Option<Error>,
     /// The client waits no more, or the storage is not there: the rest stays as it is.
@@ -58,7 +60,13 @@ impl Service {
     ) -> Result<(), Error> {
         let mut sum = Sum::default();
         match which {
-            Cancel::Status(status) => self.cancel_open(access, status, action, &mut sum).await?,
+            Cancel::Status(status) => {
+                let cancelled = self.cancel_open(access, status, action, &mut sum).await;
+                // Those that other processes were asked to end are waited for all the same.
+                if let Err(error) = cancelled {
+                    sum.error.get_or_insert(error);
+                }
+            }
             Cancel::Runs(thread, runs) => {
                 self.authorize(access, thread).await?;
                 // What has ended takes no transaction.
@@ -79,6 +87,9 @@ impl Service {
             Sum {
                 error: Some(error), ..
             } => Err(error),
+            Sum {
+                more: true, ended, ..
+            } => Err(Error::MoreToCancel(ended)),
             Sum {
                 ended: 0, known, ..
             } => Err(Error::NothingToCancel { known }),
@@ -112,7 +123,7 @@ impl Service {
                 if pages == 0 {
                     page.limit = 1;
                     if !self.shared.parts.runs.open(page).await?.is_empty() {
-                        sum.error.get_or_insert(Error::MoreToCancel(sum.ended));
+                        sum.more = true;
                     }
                     break;
                 }

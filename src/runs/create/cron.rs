@@ -42,11 +42,15 @@ impl Service {
         };
         let run = RunId::of_cron(cron.id, due.0);
         let is_over = |end: Timestamp| now.0.saturating_sub(end.0) > LATE;
+        let mut leads = vec![];
         let request = match request {
             // Nobody served its last times before its end.
             Ok(_) if cron.end_time.is_some_and(is_over) => Ok(None),
             Ok(_) if self.shared.parts.crons.is_orphan(cron) => Ok(None),
             Ok(request) => {
+                let on = cron.thread.unwrap_or_else(|| ThreadId::of_run(run));
+                let (access, strategy) = (&request.requester.access, request.multitask_strategy);
+                leads = self.close_leads(access, on, strategy).await;
                 let prepared = self.prepare_of_cron(cron, run, request, &mut firing);
                 prepared.await.map(Some)
             }
@@ -62,16 +66,8 @@ impl Service {
                 (None, None)
             }
         };
-        let _leads = match &request {
-            Some(request) => {
-                let on = cron.thread.unwrap_or_else(|| ThreadId::of_run(run));
-                let access = &request.requester.access;
-                self.close_leads(access, on, request.multitask_strategy)
-                    .await
-            }
-            None => vec![],
-        };
         let fired = self.shared.parts.runs.fire(firing).await;
+        drop(leads);
         match (fired, request, registration) {
             (
                 Ok(Fired::Past(created @ (Created::Started(..) | Created::Queued(_)))),

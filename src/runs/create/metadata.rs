@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     runs::request::{self, Ids, identity},
-    tree::metadata::Limits,
+    tree::{self, metadata::Limits},
     value::{Map, Value},
 };
 
@@ -72,10 +72,19 @@ pub fn run_metadata(request: &request::Run, ids: &Ids, assistant: &Map, temporar
     map
 }
 
-/// What is too much about metadata of a run, if anything is. What the server adds counts for nobody: ids, and what the
-/// assistants have that it made itself.
-pub fn excess(metadata: &Map, limits: Limits) -> Option<String> {
-    let mut own = metadata.clone();
+/// Checks the metadata that a run has of its request together with that of its assistant, and of the assistant's config.
+/// What the server adds counts for nobody: ids, and what the assistants have that it made itself. An assistant that has
+/// too much since the limits were lowered can still be run.
+///
+/// # Errors
+/// 422: it is too much.
+pub fn check_metadata(
+    request: &request::Run,
+    (of_assistant, of_config): (&Map, Option<&Map>),
+    limits: Limits,
+) -> tree::Result<()> {
+    let mut own = identity::without_servers(of_assistant);
+    own.extend(of_config.cloned().unwrap_or_default());
     own.retain(|key, _| !IDS.contains(&&**key) && &**key != "created_by");
-    limits.excess(&own)
+    limits.merged(&own, request_metadata(request)).map(drop)
 }

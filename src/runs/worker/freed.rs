@@ -8,16 +8,16 @@ use crate::{
     runs::{Searched, Slice},
 };
 
-/// Most threads of which a claim is told, and most runs among which it searches. A claim costs as much as these, however
-/// many runs are behind others.
+/// Most threads of which a claim is told, and most runs among which it searches, besides others of the last one's thread. A
+/// claim costs as much as the runs that are behind others on these threads, however many there are on others.
 const AT_ONCE: usize = 1000;
 
 /// Threads of which this process was told since the last claim, and how far the search has come.
 ///
 /// Nobody is told where a process died before it could tell, or where what it told was lost; so all runs that are behind
 /// others are searched through, one slice of them with each poll, round after round. What has become free is found after
-/// as many polls as there are slices, and at most as many more as pass before a round begins. Nothing is skipped: a run
-/// stays in its position of the order until it is first.
+/// as many polls as there are slices, and at most as many more as pass before a round begins. A run stays in its position
+/// of the order until it is first; one whose row somebody else had locked is found by the next round.
 #[derive(Default)]
 pub(in crate::runs) struct Freed {
     threads: HashSet<ThreadId>,

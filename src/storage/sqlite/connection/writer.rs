@@ -187,10 +187,11 @@ fn serve(db: &Connection, jobs: &mpsc::Receiver<Work>) {
 /// Runs the first jobs in one transaction, all of them unless that takes long, and says how many. An error means that
 /// nothing of any of these was stored.
 fn transact(db: &Connection, group: &mut [Box<dyn Job>]) -> (usize, rusqlite::Result<()>) {
-    let begin = Instant::now();
     if let Err(error) = execute(db, "BEGIN IMMEDIATE") {
         return (group.len(), Err(error));
     }
+    // Another process may have had the file until now.
+    let begin = Instant::now();
     if let [only] = group {
         // The transaction is its savepoint.
         let result = if only.run(db) {
