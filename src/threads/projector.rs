@@ -8,7 +8,6 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::{Error, Result, Service, messages::lookup::PageMemory};
 use crate::{
-    checkpoint,
     id::ThreadId,
     tree::{
         self,

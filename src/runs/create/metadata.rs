@@ -82,7 +82,7 @@ pub fn check_metadata(
     request: &request::Run,
     (of_assistant, of_config): (&Map, Option<&Map>),
     limits: Limits,
-) -> tree::Result<()> {
+) -> Result<(), tree::Error> {
     let mut own = identity::without_servers(of_assistant);
     own.extend(of_config.cloned().unwrap_or_default());
     own.retain(|key, _| !IDS.contains(&&**key) && &**key != "created_by");
