@@ -16,10 +16,20 @@ use crate::{
     value::Value,
 };
 
+impl Service {
+    /// The memory as the nodes of a principal's run see it.
+    pub fn of(&self, owner: Arc<str>) -> Arc<dyn Items> {
+        Arc::new(Memory {
+            service: self.clone(),
+            owner,
+        })
+    }
+}
+
 /// Gives the nodes of a run access to the items of its principal.
-pub struct Memory {
-    pub service: Service,
-    pub owner: Arc<str>,
+struct Memory {
+    service: Service,
+    owner: Arc<str>,
 }
 
 #[async_trait]

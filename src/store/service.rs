@@ -9,13 +9,11 @@ use super::{
     filter::Filter,
     memory::SearchMemory,
     namespace::{self, Namespace, Refused, outermost, owner_of, ranges},
-    of_nodes::Memory,
     rank::Nearest,
     search::{Found, Listing, Search},
 };
 use crate::{
     checkpoint::{self, codec},
-    engine::Items,
     value::Value,
 };
 
@@ -404,14 +402,6 @@ impl Service {
         found.ok_or(Error::TooMuchToRead {
             rows: limits.scan_rows,
             bytes: limits.scan_bytes,
-        })
-    }
-
-    /// The memory as the nodes of a principal's run see it.
-    pub fn of(&self, owner: Arc<str>) -> Arc<dyn Items> {
-        Arc::new(Memory {
-            service: self.clone(),
-            owner,
         })
     }
 
