@@ -6,7 +6,7 @@ use test_support::on_both_storages;
 use test_support::place::{Place, serve};
 use test_support::server::Server;
 use test_support::tables;
-use test_support::talk::with;
+use test_support::talk::{until, with};
 
 on_both_storages!(
     a_failure_of_the_storage_is_shown_by_the_id_of_its_request_alone,
@@ -85,7 +85,7 @@ fn a_failure_of_the_storage_under_a_node_is_shown_without_what_the_database_said
     let answer = client.run(&client.thread(), &remembering);
     assert_eq!(answer["__error__"]["error"], "InternalError", "{answer}");
     assert!(!answer.to_string().contains(SECRET), "{answer}");
-    assert!(server.output().contains(SECRET), "the operator finds it");
+    until("the operator finds it", || server.output().contains(SECRET));
 }
 
 fn a_failure_of_a_node_is_shown_as_it_is(place: &Place) {
