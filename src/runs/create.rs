@@ -291,8 +291,7 @@ impl Service {
             None => {
                 self.begin_to_wait(run);
                 self.release_slot(run);
-                // What it waits for may have ended since its row was written.
-                self.wake_thread(row.thread);
+                self.wake_queue(row.thread);
             }
         }
         Ok(row)

@@ -65,7 +65,8 @@ impl Items for Memory {
                 score: item.score,
             })
         });
-        Ok(found.collect::<Result<_, checkpoint::Error>>()?)
+        let found = found.collect::<Result<_, checkpoint::Error>>();
+        found.map_err(|error| Masked(error).into())
     }
 
     async fn put(
