@@ -1,5 +1,7 @@
-//! Tests of how Postgres executes the statements of this room, and of who waits for its connections.
+//! Tests of how Postgres executes the statements of this room, and of who waits for its connections and for the disk.
 
+mod disk;
+mod indexes;
 mod labels;
 mod plans;
 mod shares;

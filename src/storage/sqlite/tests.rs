@@ -11,6 +11,7 @@ use crate::{
     value::Map,
 };
 
+mod indexes;
 mod plans;
 mod shares;
 

@@ -131,7 +131,7 @@ const ON_PURPOSE: &[(&[&str], &str, &str)] = &[
     (&["threads::search::COUNT[0]"], "threads", "all are counted"),
 ];
 
-async fn connect(url: &str, session: &str) -> Client {
+pub(super) async fn connect(url: &str, session: &str) -> Client {
     let config = configure(url, session).unwrap();
     let (client, connection) = config.connect(NoTls).await.unwrap();
     tokio::spawn(connection);
@@ -200,7 +200,7 @@ fn is_by_key(condition: &str) -> bool {
 }
 
 /// The generic plan under the settings of a pool; `None` of what has no plan.
-async fn plan(client: &Client, text: &str) -> Option<Json> {
+pub(super) async fn plan(client: &Client, text: &str) -> Option<Json> {
     let statement = client
         .prepare(text)
         .await
@@ -276,7 +276,7 @@ async fn walking(
     found
 }
 
-async fn migrated() -> Database {
+pub(super) async fn migrated() -> Database {
     let database = empty_database().await;
     migrate(&database.url).await.unwrap();
     database
