@@ -16,8 +16,8 @@ use crate::{
 
 pub mod many;
 
-/// How long a cancelled run may take to store its work.
-const GRACE: Duration = Duration::from_secs(2);
+/// How long a run that is cancelled, or about to be interrupted by another one, may take to store its work.
+pub(super) const GRACE: Duration = Duration::from_secs(2);
 /// How long another process may take at most to learn that a run of its is to be cancelled.
 const LEARNS: Duration = Duration::from_secs(5);
 /// How often the row of a run is read that another process was to cancel.

@@ -2,6 +2,7 @@
 //! its row is durable.
 
 mod batch;
+mod contents;
 #[cfg(feature = "server")]
 mod cron;
 mod ending;
@@ -16,7 +17,7 @@ use std::{collections::HashSet, sync::Arc};
 
 pub(crate) use self::registration::Registration;
 use self::{
-    metadata::{check_metadata, own_keys, run_metadata, thread_config, thread_metadata},
+    metadata::{own_keys, run_metadata, thread_config, thread_metadata},
     placement::RunPlacement,
 };
 use super::{
@@ -134,6 +135,8 @@ impl Service {
             Some(thread) => self.choose_placement(thread, &request).await?,
             None => RunPlacement::default(),
         };
+        // What refuses the request by itself does so before others are kept waiting.
+        self.check_contents(&ids, &resolved, &request).await?;
         // Before anything is read or locked that others change or want, since it may take time.
         let strategy = request.multitask_strategy;
         let leads = self.close_leads(&request.requester.access, on, strategy);
@@ -151,7 +154,7 @@ impl Service {
         request.address.checkpoint = placement.checkpoint;
         request.address.ns = "".into();
         request.address.map = None;
-        let mut prepared = self.build(&ids, &resolved, &request, temporary).await?;
+        let mut prepared = self.build(&ids, &resolved, &request, temporary)?;
         prepared.new.create_thread = new_thread(&request, &ids, thread).map(|new| NewThread {
             ttl: self.inner.options.thread_ttl.filter(|_| !temporary),
             ..new
@@ -202,11 +205,12 @@ impl Service {
     ) -> Result<PreparedRun, Error> {
         let run = request.id.unwrap_or_else(RunId::mint);
         let (ids, resolved) = self.ids(run, thread, request).await?;
-        self.build(&ids, &resolved, request, false).await
+        self.check_contents(&ids, &resolved, request).await?;
+        self.build(&ids, &resolved, request, false)
     }
 
-    /// The one builder of a new run: its row, its stream and its handle.
-    async fn build(
+    /// The one builder of a new run whose [contents are checked](Self::check_contents): its row, its stream and its handle.
+    fn build(
         &self,
         ids: &Ids,
         resolved: &Resolved,
@@ -214,14 +218,7 @@ impl Service {
         temporary: bool,
     ) -> Result<PreparedRun, Error> {
         let registered = &resolved.registered;
-        self.check_message_ids(ids.thread, &registered.graph, request)
-            .await?;
         let metadata = run_metadata(request, ids, &resolved.metadata, temporary);
-        if request.cron.is_none() {
-            let of_config = resolved.config().get("metadata");
-            let of_assistant = (&resolved.metadata, of_config.and_then(Value::as_map));
-            check_metadata(request, of_assistant, self.shared.parts.metadata)?;
-        }
         let known = context_properties(&registered.graph);
         let kwargs = Kwargs::of(request, ids, &metadata, known, temporary);
         let mut new = NewRun {

@@ -86,7 +86,8 @@ impl Service {
         let (mut prepared, mut bytes) = (Vec::<PreparedRun>::with_capacity(requests.len()), 0);
         for (at, (request, (ids, assistant))) in requests.iter().zip(&resolved).enumerate() {
             let temporary = request.on_completion == OnCompletion::Delete;
-            let mut run = self.build(ids, assistant, request, temporary).await?;
+            self.check_contents(ids, assistant, request).await?;
+            let mut run = self.build(ids, assistant, request, temporary)?;
             run.new.create_thread = new_thread(request, ids, None);
             let format = self.shared.parts.saver.format();
             let encoded = codec::encode(&run.new.kwargs, run.new.columns(), format);

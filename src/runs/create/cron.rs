@@ -105,7 +105,8 @@ impl Service {
         let temporary = cron.thread.is_none() && request.on_completion == OnCompletion::Delete;
         let thread = cron.thread.unwrap_or_else(|| ThreadId::of_run(run));
         let (ids, resolved) = self.ids(run, thread, &mut request).await?;
-        let mut prepared = self.build(&ids, &resolved, &request, temporary).await?;
+        self.check_contents(&ids, &resolved, &request).await?;
+        let mut prepared = self.build(&ids, &resolved, &request, temporary)?;
         prepared.new.create_thread = new_thread(&request, &ids, cron.thread);
         firing.run = Some(prepared.new);
         Ok((request, prepared.registration))

@@ -1,18 +1,13 @@
 //! Before a new run ends others.
 
-use std::time::Duration;
-
 use futures::future::join_all;
 
 use crate::{
     engine::ClosedLead,
     id::ThreadId,
-    runs::{Service, Strategy},
+    runs::{Service, Strategy, cancel::GRACE},
     tree::members::{Access, Level},
 };
-
-/// How long a run that is to be interrupted may take to store what it has done.
-const GRACE: Duration = Duration::from_secs(2);
 
 impl Service {
     /// Before a run with this strategy is created on a thread: what the runs have done that this process executes there becomes

@@ -26,6 +26,7 @@ on_both_storages!(
     a_run_that_another_one_interrupts_has_stored_what_its_client_was_shown,
     a_run_that_cannot_store_anything_is_interrupted_all_the_same,
     a_run_goes_on_ahead_when_the_one_that_was_to_interrupt_it_is_refused,
+    a_request_that_is_refused_for_what_it_brings_along_waits_for_no_run,
 );
 
 /// More supersteps than a run comes to in a test.
@@ -167,6 +168,20 @@ fn a_run_goes_on_ahead_when_the_one_that_was_to_interrupt_it_is_refused(place: &
         ahead.shown() > stored(place, &ahead.server) + 20
     });
     assert_eq!(ahead.status(), "running");
+}
+
+fn a_request_that_is_refused_for_what_it_brings_along_waits_for_no_run(place: &Place) {
+    let ahead = Ahead::start(place);
+    let path = format!("/threads/{}/runs", ahead.thread);
+    // The assistant of a graph has none of this, so that it is too much together alone.
+    let own = with(next(), "metadata", json!({"a": "x".repeat(9_000)}));
+    let both = with(own, "config", json!({"metadata": {"b": "x".repeat(9_000)}}));
+    let begin = Instant::now();
+    let refused = ahead.client.post(&path, &both);
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    assert!(begin.elapsed() < Duration::from_secs(1), "{begin:?}");
+    assert_eq!(ahead.status(), "running");
+    fs::remove_file(&ahead.gate).unwrap();
 }
 
 /// The process that executes it is asked first, as when it is cancelled alone.
