@@ -1,6 +1,6 @@
 //! Server-sent events: the response that sends the frames of a stream.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use futures::FutureExt;
@@ -32,6 +32,9 @@ const CHUNK: usize = 16 << 10;
 /// When clients may come back to a stream that broke off, in milliseconds. Without the blank line
 /// that would make it an event.
 const RETRY: &[u8] = b"retry: 1000\r\n";
+
+/// What a silent stream sends.
+const BEAT: &[u8] = b": heartbeat\r\n\r\n";
 
 /// Between the last bytes and the break.
 const FLUSH: Duration = Duration::from_millis(100);
@@ -97,18 +100,24 @@ fn body(
         beats.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut taken = None;
         loop {
-            let first = tokio::select! {
-                biased;
-                frames = next_of(&mut taken, &mut source) => frames,
-                () = cut.cancelled() => {
-                    departure.ended();
-                    yield Ok(Frame::data(Bytes::from_static(RETRY)));
-                    // What was written before must reach the connection before it breaks.
-                    tokio::time::sleep(FLUSH).await;
-                    yield Err(BrokenOff);
-                    return;
+            let first = {
+                // A beat does not begin it anew: it may read from the database for longer than a beat takes to come.
+                let mut next = pin!(next_of(&mut taken, &mut source));
+                loop {
+                    tokio::select! {
+                        biased;
+                        frames = &mut next => break frames,
+                        () = cut.cancelled() => {
+                            departure.ended();
+                            yield Ok(Frame::data(Bytes::from_static(RETRY)));
+                            // What was written before must reach the connection before it breaks.
+                            tokio::time::sleep(FLUSH).await;
+                            yield Err(BrokenOff);
+                            return;
+                        }
+                        _ = beats.tick() => yield Ok(Frame::data(Bytes::from_static(BEAT))),
+                    }
                 }
-                _ = beats.tick() => Some(Bytes::from_static(b": heartbeat\r\n\r\n")),
             };
             let Some(first) = first else {
                 departure.ended();
@@ -202,6 +211,17 @@ mod tests {
         }
     }
 
+    /// One that reads its only frame for twelve seconds whenever it is asked.
+    struct Slow(bool);
+
+    #[async_trait]
+    impl FrameSource for Slow {
+        async fn next(&mut self) -> Option<Bytes> {
+            tokio::time::sleep(Duration::from_secs(12)).await;
+            std::mem::take(&mut self.0).then(|| Bytes::from("read"))
+        }
+    }
+
     struct Fixture {
         send: Option<mpsc::UnboundedSender<Bytes>>,
         body: Body,
@@ -211,16 +231,22 @@ mod tests {
 
     fn fixture() -> Fixture {
         let (send, receive) = mpsc::unbounded_channel();
+        Fixture {
+            send: Some(send),
+            ..fixture_of(Box::new(Channel(receive)))
+        }
+    }
+
+    fn fixture_of(source: Box<dyn FrameSource>) -> Fixture {
         let cut = CancellationToken::new();
         let gone = Arc::new(AtomicBool::new(false));
         let flag = gone.clone();
         let callback: OnDisconnect = Box::new(move || flag.store(true, Ordering::SeqCst));
-        let source = Box::new(Channel(receive));
         let departure = Departure::new(Some(callback));
         let (beat, memory) = (Duration::from_secs(5), (Memory::new(1 << 20), "ann".into()));
         let body = body(source, departure, beat, memory, cut.clone(), ());
         Fixture {
-            send: Some(send),
+            send: None,
             body,
             cut,
             gone,
@@ -241,6 +267,19 @@ mod tests {
             assert_eq!(text, ": heartbeat\r\n\r\n");
             assert_eq!(begin.elapsed().as_secs(), beat * 5);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_longer_to_read_than_a_beat_comes_all_the_same() {
+        let mut fixture = fixture_of(Box::new(Slow(true)));
+        let begin = Instant::now();
+        let mut found = vec![];
+        for _ in 0..3 {
+            let text = chunk(&mut fixture.body).await.unwrap();
+            found.push((begin.elapsed().as_secs(), text));
+        }
+        let beat = |at| (at, ": heartbeat\r\n\r\n".to_owned());
+        assert_eq!(found, [beat(5), beat(10), (12, "read".to_owned())]);
     }
 
     #[tokio::test(start_paused = true)]
