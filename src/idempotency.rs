@@ -10,4 +10,4 @@ use crate::checkpoint::Error;
 
 pub use guard::{KeyGuard, StoredResponse};
 pub use service::{Outcome, Service};
-pub use store::{Claim, Claimed, Key, RETENTION, Store};
+pub use store::{Claim, Claimed, DatedResponse, Key, RETENTION, Store};

@@ -6,7 +6,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{
-    Claim, Claimed, Key, KeyGuard, RETENTION, Store, abandoned::Abandoned, waiting::Waiting,
+    Claim, Claimed, DatedResponse, Key, KeyGuard, RETENTION, Store, abandoned::Abandoned,
+    waiting::Waiting,
 };
 use crate::{
     abandon,
@@ -27,7 +28,7 @@ pub enum Outcome {
     /// Carry it out.
     Execute(KeyGuard),
     /// Send this response, which the first request had.
-    Replay(Vec<u8>),
+    Replay(DatedResponse),
     /// Refuse it: the key belongs to another request.
     OtherRequest,
 }

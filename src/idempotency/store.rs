@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use crate::{checkpoint::Error, id::WorkerId};
+use crate::{checkpoint::Error, id::WorkerId, time::Timestamp};
 
 /// How long a response is stored.
 pub const RETENTION: Duration = Duration::from_secs(24 * 3600);
@@ -44,9 +44,19 @@ pub enum Claimed {
     /// Another claim carries the same request out.
     InProgress,
     /// The request was carried out, with this response.
-    Completed(Vec<u8>),
+    Completed(DatedResponse),
     /// The key belongs to another request.
     OtherRequest,
+}
+
+/// A response as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatedResponse {
+    /// The response.
+    pub bytes: Vec<u8>,
+    /// When it was stored first, by the clock by which threads are created: what is younger is nothing that its request
+    /// can have acted on.
+    pub stored_at: Timestamp,
 }
 
 /// Stores keys and responses. Implemented by `storage::sqlite` and `storage::postgres`.
@@ -55,7 +65,7 @@ pub trait Store: Send + Sync + 'static {
     /// Claims a key that is free, expired, or claimed for the same request by an attempt that was abandoned or whose
     /// process died.
     async fn claim_key(&self, claim: Claim) -> Result<Claimed, Error>;
-    /// Stores the response, if the claim is still valid.
+    /// Stores the response, if the claim is still valid. The key is as old as the first one that is stored under it.
     async fn store_response(&self, claim: Claim, response: Vec<u8>) -> Result<(), Error>;
     /// Frees the key without a response, if the claim is still valid: nothing is known of its request any more.
     async fn release_key(&self, claim: Claim) -> Result<(), Error>;

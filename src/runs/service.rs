@@ -32,6 +32,7 @@ use crate::{
         Feed, Hub, Memory, Publisher, Retention, SinceThread, ThreadSubscription,
         log::{LogWriter, TemporaryRun},
     },
+    time::Timestamp,
     tree::{self, members::Access, ttl::Ttl},
 };
 
@@ -42,8 +43,8 @@ pub use list::RequestPart;
 /// What is there of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remains {
-    /// It lives.
-    All,
+    /// It lives, and was created at this time.
+    All(Timestamp),
     /// It was deleted, and its id is remembered.
     Tombstone,
     /// There never was one, or it went without a trace.
@@ -255,20 +256,28 @@ impl Service {
         self.inner.wake.notify_one();
     }
 
-    /// Checks that a client still has the level on a thread that its request took the first time. Of
-    /// a thread that is gone nothing can be withdrawn.
+    /// Checks that a client still has the level on a thread that its request took the first time, and returns what is
+    /// there of the thread, as of the moment of the level. Of a thread that is gone nothing can be withdrawn: one that is
+    /// temporary goes with the end of its run, which may be at this moment.
     ///
     /// # Errors
     /// As [`authorize`](Self::authorize).
-    pub async fn authorize_repeat(&self, access: &Access, thread: ThreadId) -> Result<(), Error> {
-        if self.remains(thread).await? != Remains::All {
-            return Ok(());
-        }
+    pub async fn authorize_repeat(
+        &self,
+        access: &Access,
+        thread: ThreadId,
+    ) -> Result<Remains, Error> {
         fail_point!(async "runs::repeat");
-        match self.authorize(access, thread).await {
-            // A temporary thread goes with the end of its run, which may be at this moment.
-            Err(Error::NoThread(_)) if self.remains(thread).await? != Remains::All => Ok(()),
-            checked => checked,
+        let tree = &self.shared.parts.tree;
+        let principal = access.principal().cloned();
+        if let Some(found) = tree.thread_with_level(thread, principal).await? {
+            access.check(thread, found.level)?;
+            return Ok(Remains::All(found.thread.created_at));
+        }
+        match self.remains(thread).await? {
+            // It came in this moment, and nobody has looked at the level.
+            Remains::All(_) => Err(Error::NoThread(thread)),
+            gone => Ok(gone),
         }
     }
 
@@ -281,7 +290,7 @@ impl Service {
         Ok(match reader.thread_row(thread).await? {
             None => Remains::Nothing,
             Some(row) if row.deleted_at.is_some() => Remains::Tombstone,
-            Some(_) => Remains::All,
+            Some(row) => Remains::All(row.created_at),
         })
     }
 
@@ -372,11 +381,11 @@ impl Service {
     pub(super) async fn authorize_stream(&self, access: &Access, run: Target) -> Result<(), Error> {
         let publisher = self.publisher(run);
         if publisher.is_some_and(|stream| stream.is_left_to(access.principal())) {
-            return self.authorize_repeat(access, run.thread).await;
+            return self.authorize_repeat(access, run.thread).await.map(drop);
         }
         match self.authorize(access, run.thread).await {
             Err(Error::NoThread(_)) if self.ended(access, run).await?.is_some() => {
-                self.authorize_repeat(access, run.thread).await
+                self.authorize_repeat(access, run.thread).await.map(drop)
             }
             checked => checked,
         }

@@ -22,6 +22,7 @@ on_both_storages!(
     a_refusal_is_kept_too,
     what_was_too_much_is_tried_again_with_its_key,
     a_repeated_run_is_the_first_run,
+    the_answer_of_a_request_that_made_its_thread_is_repeated_until_another_one_has_its_id,
     a_repeated_run_is_the_first_run_though_its_thread_goes_meanwhile,
     a_repeated_stream_joins_the_run_that_was_created,
     a_repeated_wait_gives_the_end_of_the_run_that_was_created,
@@ -197,6 +198,37 @@ fn a_refusal_is_kept_too(place: &Place) {
     again.refused(409);
     assert_eq!(again.header("idempotency-replayed"), Some("true"));
     assert_eq!(post(&client, "/threads", "new", &body).status, 200);
+}
+
+fn the_answer_of_a_request_that_made_its_thread_is_repeated_until_another_one_has_its_id(
+    place: &Place,
+) {
+    let (_server, client) = serve(place);
+    let [of_run, made] = [(); 2].map(|()| uuid::Uuid::now_v7().to_string());
+    let run = talk::with(slow(1), "if_not_exists", "create");
+    let requests = [
+        (format!("/threads/{of_run}/runs/wait"), run, of_run),
+        ("/threads".to_owned(), json!({"thread_id": made}), made),
+    ];
+    for (path, body, thread) in &requests {
+        let key = format!("of-{thread}");
+        let first = post(&client, path, &key, body);
+        // As an answer that comes while its thread is young.
+        let second = post(&client, path, &key, body);
+        assert_eq!(second.header("idempotency-replayed"), Some("true"));
+        assert_eq!((first.status, first.text()), (200, second.text()));
+        let answer = client.delete(&format!("/threads/{thread}"));
+        assert_eq!(answer.status, 204);
+        let gone = post(&client, path, &key, body);
+        assert_eq!((200, gone.text()), (gone.status, first.text()));
+        ok(
+            post(&client, "/threads", thread, &json!({"thread_id": thread})),
+            200,
+        );
+        let again = post(&client, path, &key, body);
+        assert_eq!(talk::code(&again, 409), "thread_replaced", "{path}");
+        assert_eq!(runs(&client, thread), Vec::<Value>::new());
+    }
 }
 
 fn a_repeated_run_is_the_first_run(place: &Place) {

@@ -22,13 +22,14 @@ use crate::{
         threads::respond_with,
     },
     id::{RunId, ThreadId},
-    idempotency::{Key, Outcome, Service},
+    idempotency::{DatedResponse, Key, Outcome, Service},
     runs::{
         self, RunResult,
         request::{Join, Target},
         service::Remains,
     },
     stream::FrameSource,
+    time::Timestamp,
     tree::members::Access,
     value::Value,
 };
@@ -76,13 +77,14 @@ impl Replayed {
     pub async fn response(
         self,
         call: &Call,
-        stored: &[u8],
+        dated: &DatedResponse,
         creates: Option<Creates>,
     ) -> Result<Response<Body>, Error> {
-        let stored = Stored::decode(stored)?;
+        let stored = Stored::decode(&dated.bytes)?;
         let body = stored.body()?;
         let shows = !matches!(&body, StoredBody::Whole(_, bytes) if bytes.is_empty());
-        self.authorize(call, &stored, shows).await?;
+        let stored_at = stored.is_dated().then_some(dated.stored_at);
+        authorize(call, &stored, stored_at, shows).await?;
         let mut response = match body {
             StoredBody::Run(replay) => {
                 if exists(call, replay.run()).await? {
@@ -125,27 +127,6 @@ impl Replayed {
         stored.restore_headers(&mut response);
         mark(&mut response);
         Ok(response)
-    }
-
-    /// Checks that the client still has what the first request took. Its answer waited for that of
-    /// the first one, or for a day.
-    async fn authorize(&self, call: &Call, stored: &Stored, shows: bool) -> Result<(), Error> {
-        if call.path.has_thread() {
-            let thread = call.path.thread()?;
-            // Its members are gone with it: who may still be shown something of it nobody knows.
-            if shows
-                && call.access.principal().is_some()
-                && call.runs().remains(thread).await? == Remains::Tombstone
-            {
-                return Err(runs::Error::NoThread(thread).into());
-            }
-            call.runs().authorize_repeat(&call.access, thread).await?;
-        }
-        for (thread, level) in stored.rights() {
-            let access = call.access.at(level);
-            call.runs().authorize_repeat(&access, thread).await?;
-        }
-        Ok(())
     }
 
     /// The response to a request whose run exists and whose response is not stored; `None` if there
@@ -239,10 +220,40 @@ impl Replayed {
     /// The body that is stored by now.
     async fn stored_bytes(&self, service: &Service) -> Option<Bytes> {
         match service.begin(&self.key, self.hash).await {
-            Ok(Some(Outcome::Replay(stored))) => Stored::decode(&stored).ok()?.bytes(),
+            Ok(Some(Outcome::Replay(dated))) => Stored::decode(&dated.bytes).ok()?.bytes(),
             _ => None,
         }
     }
+}
+
+/// Checks that the client still has what the first request took, and that its threads are those that the request was
+/// about: a thread that is younger than the response, which was stored at this time, has the id of one that is gone.
+async fn authorize(
+    call: &Call,
+    stored: &Stored,
+    stored_at: Option<Timestamp>,
+    shows: bool,
+) -> Result<(), Error> {
+    let checked = |remains| match (remains, stored_at) {
+        (Remains::All(created_at), Some(stored_at)) if created_at > stored_at => {
+            Err(thread_replaced())
+        }
+        _ => Ok(()),
+    };
+    if call.path.has_thread() {
+        let thread = call.path.thread()?;
+        let remains = call.runs().authorize_repeat(&call.access, thread).await?;
+        // Its members are gone with it: who may still be shown something of it nobody knows.
+        if shows && call.access.principal().is_some() && remains == Remains::Tombstone {
+            return Err(runs::Error::NoThread(thread).into());
+        }
+        checked(remains)?;
+    }
+    for (thread, level) in stored.rights() {
+        let access = call.access.at(level);
+        checked(call.runs().authorize_repeat(&access, thread).await?)?;
+    }
+    Ok(())
 }
 
 /// Whether there is a run to join: its row, or its events in this process.
@@ -261,6 +272,15 @@ fn not_stored() -> Error {
          made from is gone: read what it changed, or take a new key to carry it out again",
     )
     .with_code("answer_not_stored")
+}
+
+/// 409: the request was carried out on a thread that is gone, and another one has its id.
+fn thread_replaced() -> Error {
+    Error::conflict(
+        "The request was carried out on a thread that was deleted since, and another thread has its id now: take a \
+         new key to carry it out on that one",
+    )
+    .with_code("thread_replaced")
 }
 
 /// 409: the request was carried out, and there is no row of its run any more.

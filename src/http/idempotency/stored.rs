@@ -39,6 +39,9 @@ const HEADERS: [HeaderName; 7] = [
 ];
 /// Bytes of a body that is retained whatever else its client has memory for.
 const SMALL: usize = 64 << 10;
+/// A field of responses whose key is as old as they are: earlier versions stored the time of the claim, before the request
+/// made its thread.
+const IS_DATED: &str = "dated";
 /// A field instead of a body that was too large.
 const TOO_LARGE: &str = "too_large";
 
@@ -90,6 +93,11 @@ impl Stored {
             ))
         });
         rights.collect()
+    }
+
+    /// Whether the time of its key is the one when it was stored.
+    pub fn is_dated(&self) -> bool {
+        self.fields.get(IS_DATED).is_some()
     }
 
     /// The bytes of the body, once they are stored.
@@ -190,12 +198,19 @@ pub async fn encode(
 /// them.
 fn head(response: &Response<Body>, access: &Access) -> Map {
     let mut fields = Map::new();
-    let rights = access.granted();
+    let mut rights = access.granted();
+    if let Some(MadeThread(thread)) = response.extensions().get()
+        && access.principal().is_none()
+    {
+        // Everything is allowed, and yet the response is one of this thread.
+        rights.push((*thread, access.needed()));
+    }
     let rights = rights
         .iter()
         .map(|(thread, level)| Value::list(vec![thread.to_string().into(), level.as_str().into()]));
     fields.insert("rights", Value::list(rights.collect()));
     fields.insert("status", i64::from(response.status().as_u16()));
+    fields.insert(IS_DATED, true);
     for name in &HEADERS {
         if let Some(text) = response.headers().get(name).and_then(|v| v.to_str().ok()) {
             fields.insert(name.as_str(), text);

@@ -3,10 +3,10 @@
 use uuid::Uuid;
 
 use super::{
-    columns::{Params, column, execute, name},
+    columns::{Params, Time, column, execute, name},
     connection::{Object, Result, prepare},
 };
-use crate::idempotency::{Claim, Claimed, RETENTION};
+use crate::idempotency::{Claim, Claimed, DatedResponse, RETENTION};
 
 /// Takes a key that is free or expired, or whose attempt at this request was abandoned or has died with its process. A
 /// claim may arrive twice, when its first reply was lost.
@@ -24,10 +24,10 @@ ON CONFLICT (principal, key) DO UPDATE SET request_hash = EXCLUDED.request_hash,
 RETURNING first_id";
 
 const FIND: &str = "
-SELECT request_hash = $3 AS is_equal, response FROM idempotency_keys WHERE principal = $1 AND key = $2";
+SELECT request_hash = $3 AS is_equal, response, created_at FROM idempotency_keys WHERE principal = $1 AND key = $2";
 
 const STORE_RESPONSE: &str = "
-UPDATE idempotency_keys SET response = $4 WHERE principal = $1 AND key = $2 AND claim_id = $3";
+UPDATE idempotency_keys SET response = $4, created_at = CASE WHEN response IS NULL THEN now() ELSE created_at END WHERE principal = $1 AND key = $2 AND claim_id = $3";
 
 const RELEASE: &str = "
 DELETE FROM idempotency_keys WHERE principal = $1 AND key = $2 AND claim_id = $3 AND response IS NULL";
@@ -60,7 +60,10 @@ pub(super) async fn claim_key(db: &Object, claim: &Claim) -> Result<Claimed> {
         return Ok(Claimed::OtherRequest);
     }
     Ok(match column::<Option<Vec<u8>>>(&row, "response")? {
-        Some(response) => Claimed::Completed(response),
+        Some(bytes) => Claimed::Completed(DatedResponse {
+            bytes,
+            stored_at: column::<Time>(&row, "created_at")?.0,
+        }),
         None => Claimed::InProgress,
     })
 }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::columns::id;
 use crate::{
     checkpoint::Result,
-    idempotency::{Claim, Claimed, RETENTION},
+    idempotency::{Claim, Claimed, DatedResponse, RETENTION},
     time::Timestamp,
 };
 
@@ -36,8 +36,9 @@ pub(super) fn claim_key(db: &Connection, new: &Claim) -> Result<Claimed> {
             if hash != new.request {
                 return Ok(Claimed::OtherRequest);
             }
-            if let Some(response) = response {
-                return Ok(Claimed::Completed(response));
+            if let Some(bytes) = response {
+                let stored_at = Timestamp(created);
+                return Ok(Claimed::Completed(DatedResponse { bytes, stored_at }));
             }
             if worker == new.worker.0 {
                 return Ok(Claimed::InProgress);
@@ -64,14 +65,16 @@ pub(super) fn claim_key(db: &Connection, new: &Claim) -> Result<Claimed> {
 
 pub(super) fn store_response(db: &Connection, claim: &Claim, response: &[u8]) -> Result<()> {
     db.prepare_cached(
-        "UPDATE idempotency_keys SET response = ?4 \
+        "UPDATE idempotency_keys SET response = ?4, \
+         created_at = CASE WHEN response IS NULL THEN ?5 ELSE created_at END \
          WHERE principal = ?1 AND key = ?2 AND claim_id = ?3",
     )?
     .execute(params![
         claim.key.principal,
         claim.key.text,
         claim.id.as_bytes(),
-        response
+        response,
+        Timestamp::now().0,
     ])?;
     Ok(())
 }

@@ -13,6 +13,7 @@ on_both_storages!(
     a_run_whose_process_died_is_refused_when_its_principal_may_not_write_any_more,
     a_stored_answer_is_for_those_who_still_have_the_right,
     a_stored_answer_shows_nothing_of_a_thread_that_was_deleted,
+    a_stored_answer_is_none_of_the_thread_that_has_the_id_of_a_deleted_one,
     a_refusal_is_not_repeated_to_those_who_have_the_right_by_then,
     who_only_reads_cancels_nothing_by_leaving,
     what_is_cancelled_is_so_before_the_right_to_it_is_withdrawn,
@@ -183,6 +184,63 @@ fn a_stored_answer_shows_nothing_of_a_thread_that_was_deleted(place: &Place) {
     let again = ask();
     assert_eq!(again.status, 404, "{}", again.text());
     assert!(!again.text().contains(SECRET));
+}
+
+fn a_stored_answer_is_none_of_the_thread_that_has_the_id_of_a_deleted_one(place: &Place) {
+    let server = serve(place);
+    let [ann, bob, _] = people(&server);
+    let thread = furnished(&ann, SECRET).thread;
+    grant(&ann, &thread, "bob", "writer");
+    let turn = talk::turn("hello");
+    let requests = [
+        ("POST", format!("/threads/{thread}/runs/wait"), turn.clone()),
+        (
+            "POST",
+            format!("/threads/{thread}/runs/stream"),
+            turn.clone(),
+        ),
+        ("POST", format!("/threads/{thread}/runs"), turn),
+        ("PUT", format!("/threads/{thread}/tags/new"), json!({})),
+        (
+            "POST",
+            "/threads".into(),
+            json!({"thread_id": thread, "if_exists": "do_nothing"}),
+        ),
+        (
+            "POST",
+            "/commands/send-message".into(),
+            json!({"thread_id": thread, "content": "x", "assistant_id": "agent"}),
+        ),
+    ];
+    let ask = |n: usize| {
+        let (method, path, body) = &requests[n];
+        let key = format!("key-{n}");
+        let headers = [("idempotency-key", &*key)];
+        bob.send(method, path, &headers, body.to_string().as_bytes())
+    };
+    for n in 0..requests.len() {
+        let first = ask(n);
+        assert!(first.status < 300, "{}", first.text());
+        assert_eq!(ask(n).header("idempotency-replayed"), Some("true"), "{n}");
+    }
+    assert_eq!(ann.delete(&format!("/threads/{thread}")).status, 204);
+    // The thread is gone, and its id anybody's.
+    let created = json!({"thread_id": thread, "metadata": {"graph_id": "agent"}});
+    ok(bob.post("/threads", &created), 200);
+    for (n, request) in requests.iter().enumerate() {
+        let again = ask(n);
+        assert_eq!(talk::code(&again, 409), "thread_replaced", "{request:?}");
+        assert!(!again.text().contains(SECRET));
+        assert_eq!(again.header("idempotency-replayed"), None);
+    }
+    // Nothing of them was carried out there either.
+    assert_eq!(get(&bob, &thread, "runs"), json!([]));
+    assert_eq!(get(&bob, &thread, "tags")["tags"], json!([]));
+    assert_eq!(get(&bob, &thread, "head")["event_number"], 1);
+    let (_, path, body) = &requests[0];
+    let headers = [("idempotency-key", "another")];
+    let fresh = bob.send("POST", path, &headers, body.to_string().as_bytes());
+    assert_eq!(fresh.status, 200, "{}", fresh.text());
 }
 
 fn a_stored_answer_is_for_those_who_still_have_the_right(place: &Place) {
