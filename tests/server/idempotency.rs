@@ -23,6 +23,7 @@ on_both_storages!(
     what_was_too_much_is_tried_again_with_its_key,
     a_repeated_run_is_the_first_run,
     the_answer_of_a_request_that_made_its_thread_is_repeated_until_another_one_has_its_id,
+    what_was_refused_for_want_of_a_thread_is_refused_again_when_there_is_one,
     a_repeated_run_is_the_first_run_though_its_thread_goes_meanwhile,
     a_repeated_stream_joins_the_run_that_was_created,
     a_repeated_wait_gives_the_end_of_the_run_that_was_created,
@@ -229,6 +230,22 @@ fn the_answer_of_a_request_that_made_its_thread_is_repeated_until_another_one_ha
         assert_eq!(talk::code(&again, 409), "thread_replaced", "{path}");
         assert_eq!(runs(&client, thread), Vec::<Value>::new());
     }
+}
+
+fn what_was_refused_for_want_of_a_thread_is_refused_again_when_there_is_one(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = uuid::Uuid::now_v7().to_string();
+    let path = format!("/threads/{thread}/runs");
+    assert_eq!(post(&client, &path, "early", &slow(1)).status, 404);
+    let made = post(&client, "/threads", "made", &json!({"thread_id": thread}));
+    assert_eq!(made.status, 200);
+    let again = post(&client, &path, "early", &slow(1));
+    assert_eq!(
+        (again.status, again.header("idempotency-replayed")),
+        (404, Some("true"))
+    );
+    assert_eq!(post(&client, &path, "late", &slow(1)).status, 200);
+    assert_eq!(runs(&client, &thread).len(), 1);
 }
 
 fn a_repeated_run_is_the_first_run(place: &Place) {

@@ -83,7 +83,10 @@ impl Replayed {
         let stored = Stored::decode(&dated.bytes)?;
         let body = stored.body()?;
         let shows = !matches!(&body, StoredBody::Whole(_, bytes) if bytes.is_empty());
-        let stored_at = stored.is_dated().then_some(dated.stored_at);
+        // What was refused was carried out on no thread: one that came since may have the id.
+        let is_refusal = matches!(&body, StoredBody::Whole(status, _) if status.is_client_error());
+        let is_dated = stored.is_dated() && !is_refusal;
+        let stored_at = is_dated.then_some(dated.stored_at);
         authorize(call, &stored, stored_at, shows).await?;
         let mut response = match body {
             StoredBody::Run(replay) => {
