@@ -21,31 +21,27 @@ on_both_storages!(
     lists_of_threads_with_metadata_of_tiny_items_take_little_memory,
 );
 
-/// More of them.
-const LARGE: usize = 450_000;
+/// So many items take four mebibytes in memory, and an eighth of one where they are stored: of the least memory that a
+/// server may have, one client has room for two or three of them.
+const ITEMS: usize = 133_000;
 
-/// So many items take six mebibytes in memory, and a fifth of one where they are stored.
-const ITEMS: usize = 200_000;
+/// Half of them.
+const FEWER: usize = 66_000;
 
 fn setup() -> Setup {
     Setup::example("reference_server")
-        .env("BACKSTITCH_MEMORY_BUDGET", "96")
+        .env("BACKSTITCH_MEMORY_BUDGET", "64")
         .env("BACKSTITCH_BODY_VALUES", "500000")
 }
 
-/// One that takes larger requests.
-fn larger() -> Setup {
-    setup().env("BACKSTITCH_MEMORY_BUDGET", "192")
+fn tiny(items: usize) -> Value {
+    json!(vec![Value::Null; items])
 }
 
-fn items() -> Value {
-    json!(vec![Value::Null; ITEMS])
-}
-
-/// Threads with such a state each.
-fn threads(client: &Client, count: usize) -> Vec<String> {
+/// Threads with a state of so many items each.
+fn threads(client: &Client, count: usize, items: usize) -> Vec<String> {
     let begin = json!({"assistant_id": "approve", "input": {"request": "r"}});
-    let edit = json!({"values": {"answer": items()}, "as_node": "ask"}).to_string();
+    let edit = json!({"values": {"answer": tiny(items)}, "as_node": "ask"}).to_string();
     let one = |_| {
         let thread = client.thread();
         client.run(&thread, &begin);
@@ -60,7 +56,7 @@ fn states_of_tiny_items_are_shown_one_by_one_in_little_memory_and_at_once_or_are
     place: &Place,
 ) {
     let mut server = place.start(setup());
-    let threads = threads(&Client::of(&server), 20 * rounds());
+    let threads = threads(&Client::of(&server), 20 * rounds(), ITEMS);
     server.restart();
     let client = Client::of(&server);
     let watch = Watch::of(&server);
@@ -69,7 +65,7 @@ fn states_of_tiny_items_are_shown_one_by_one_in_little_memory_and_at_once_or_are
         assert_eq!(state["values"]["answer"].as_array().unwrap().len(), ITEMS);
     }
     // They take no more of the cache than other states.
-    watch.held("states of tiny items one by one", 80 * MIB);
+    watch.held("states of tiny items one by one", 56 * MIB);
     // Nothing of them is in memory any more.
     server.restart();
     let client = Client::of(&server);
@@ -91,13 +87,13 @@ fn states_of_tiny_items_are_shown_one_by_one_in_little_memory_and_at_once_or_are
         let last = format!("/threads/{}{path}", threads[0]);
         until("the memory is free", || client.get(&last).status == 200);
     }
-    watch.held("states of tiny items at once", 72 * MIB);
+    watch.held("states of tiny items at once", 52 * MIB);
 }
 
 /// A run that takes two times so many milliseconds, with a request of so many tiny items.
 fn dense(ms: u64, items: usize) -> Value {
     let mut run = slow(ms, 1);
-    run["input"]["tiny"] = json!(vec![Value::Null; items]);
+    run["input"]["tiny"] = tiny(items);
     run
 }
 
@@ -143,13 +139,13 @@ fn runs_with_requests_of_tiny_items_are_executed_a_few_at_a_time(place: &Place) 
         reaches(&client, thread, run, "running");
         assert_eq!(cancel(&client, thread, run), 202);
     }
-    watch.held("runs with requests of tiny items", 150 * MIB);
+    watch.held("runs with requests of tiny items", 110 * MIB);
 }
 
 fn runs_with_requests_of_tiny_items_that_become_due_together_begin_a_few_at_a_time(place: &Place) {
-    let server = place.start(larger());
+    let server = place.start(setup());
     let client = Client::of(&server);
-    let runs = created(&client, 12, &with(dense(500, LARGE), "after_seconds", 3600));
+    let runs = created(&client, 16, &with(dense(500, ITEMS), "after_seconds", 3600));
     let watch = Watch::of(&server);
     let due = "UPDATE runs SET run_at = created_at";
     execute(place, &server, due).unwrap();
@@ -162,13 +158,13 @@ fn runs_with_requests_of_tiny_items_that_become_due_together_begin_a_few_at_a_ti
         let status = cancel(&client, thread, run);
         assert!(matches!(status, 202 | 404), "{status}");
     }
-    watch.held("runs of tiny items that become due", 130 * MIB);
+    watch.held("runs of tiny items that become due", 44 * MIB);
 }
 
 fn requests_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Place) {
-    let mut server = place.start(larger());
+    let mut server = place.start(setup());
     let client = Client::of(&server);
-    let runs = created(&client, 8, &dense(1, LARGE));
+    let runs = created(&client, 8, &dense(1, ITEMS));
     let path = |(thread, run): &(String, String)| {
         reaches(&client, thread, run, "success");
         format!("/threads/{thread}/runs/{run}")
@@ -190,15 +186,16 @@ fn requests_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Pla
         });
         until("the memory is free", || client.get(&paths[0]).status == 200);
     }
-    watch.held("requests of tiny items at once", 100 * MIB);
+    watch.held("requests of tiny items at once", 44 * MIB);
 }
 
 fn lists_of_tiny_items_that_nobody_reads_take_what_was_reserved(place: &Place) {
-    let mut server = place.start(setup().env("BACKSTITCH_MEMORY_BUDGET", "192"));
+    let mut server = place.start(setup());
     let client = Client::of(&server);
-    threads(&client, 6);
+    threads(&client, 6, FEWER);
     let one = client.thread();
-    let input = json!({"assistant_id": "approve", "input": {"request": "r", "answer": items()}});
+    let values = json!({"request": "r", "answer": tiny(FEWER)});
+    let input = json!({"assistant_id": "approve", "input": values});
     for _ in 0..6 {
         client.run(&one, &input);
     }
@@ -207,7 +204,7 @@ fn lists_of_tiny_items_that_nobody_reads_take_what_was_reserved(place: &Place) {
     let watch = Watch::of(&server);
     let all = json!({"limit": 1000}).to_string();
     let mut open: Vec<Open> = Vec::new();
-    for _ in 0..8 * rounds() {
+    for _ in 0..12 * rounds() {
         let runs = format!("/threads/{one}/runs?limit=1000");
         let history = format!("/threads/{one}/history");
         open.push(client.open("POST", "/threads/search", &[], all.as_bytes()));
@@ -223,14 +220,14 @@ fn lists_of_tiny_items_that_nobody_reads_take_what_was_reserved(place: &Place) {
     let rows = search().json();
     let whole = rows.as_array().unwrap().iter().filter(|row| {
         let answer = row["values"]["answer"].as_array();
-        answer.is_some_and(|items| items.len() == ITEMS)
+        answer.is_some_and(|items| items.len() == FEWER)
     });
     assert_eq!(whole.count(), 7);
-    watch.held("unread lists of tiny items", 90 * MIB);
+    watch.held("unread lists of tiny items", 44 * MIB);
 }
 
 fn lists_of_threads_with_metadata_of_tiny_items_take_little_memory(place: &Place) {
-    let server = place.start(setup());
+    let server = place.start(setup().env("BACKSTITCH_MEMORY_BUDGET", "96"));
     let client = Client::of(&server);
     let tiny = json!({"tiny": vec![json!({}); 5000]});
     let create = json!({"metadata": tiny}).to_string();

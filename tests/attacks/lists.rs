@@ -58,7 +58,7 @@ fn open_history(client: &Client, thread: &str) -> Open {
 
 fn histories_that_nobody_reads_take_little_memory(place: &Place) {
     let (server, [client, other]) = serve_two(place);
-    let thread = thread_of_texts(&client, 42, 1 << 20);
+    let thread = thread_of_texts(&client, 42, 1 << 19);
     let memory = Memory::of(&server);
     let mut open = Vec::new();
     for _ in 0..4 * rounds() {
@@ -76,9 +76,9 @@ fn histories_that_nobody_reads_take_little_memory(place: &Place) {
     while let Some(chunk) = read.chunk() {
         bytes += chunk.len();
     }
-    assert!(bytes > 42_000_000, "{bytes} bytes");
+    assert!(bytes > 21_000_000, "{bytes} bytes");
     drop(open);
-    memory.held("unread histories", 100 * MIB);
+    memory.held("unread histories", 50 * MIB);
 }
 
 fn a_long_history_has_every_state_as_it_is_read_alone(place: &Place) {
@@ -126,11 +126,11 @@ fn lists_of_threads_and_runs_that_nobody_reads_take_little_memory(place: &Place)
     let (server, [client, other]) = serve_two(place);
     let mut threads: Vec<String> = (0..20).map(|_| client.thread()).collect();
     for thread in &threads {
-        run_with_text(&client, thread, 1 << 20);
+        run_with_text(&client, thread, 1 << 19);
     }
     let one = client.thread();
     for _ in 0..20 {
-        run_with_text(&client, &one, 1 << 20);
+        run_with_text(&client, &one, 1 << 19);
     }
     threads.push(one.clone());
     let memory = Memory::of(&server);
@@ -152,7 +152,7 @@ fn lists_of_threads_and_runs_that_nobody_reads_take_little_memory(place: &Place)
         Waits::of(one, 20).held("unread lists of threads and runs", Duration::from_secs(2));
     }
     drop(open);
-    memory.held("unread lists of threads and runs", 100 * MIB);
+    memory.held("unread lists of threads and runs", 50 * MIB);
 
     // They are complete, and their headers were known before.
     let answer = client.post(
@@ -211,7 +211,7 @@ fn without_keys_each_address_has_a_share_of_the_memory(place: &Place) {
     let server = place.start(setup);
     let watch = Watch::of(&server);
     let client = Client::of(&server);
-    let thread = thread_of_texts(&client, 40, 1 << 19);
+    let thread = thread_of_texts(&client, 24, 1 << 19);
     let path = format!("/threads/{thread}/history");
     let history = |client: &Client| client.open("POST", &path, &[], b"{\"limit\": 1000}");
     let [one, other] =
@@ -240,7 +240,7 @@ fn lists_beyond_the_memory_for_them_are_refused_until_it_is_free(place: &Place) 
     let ann = Client::of(&server).with_key("key-a");
     let bob = Client::of(&server).with_key("key-b");
     let watch = Watch::beside(&server, &bob);
-    let thread = thread_of_texts(&ann, 40, 1 << 19);
+    let thread = thread_of_texts(&ann, 24, 1 << 19);
     let other = thread_of_texts(&bob, 3, 1 << 19);
     let path = format!("/threads/{thread}/history");
     let mut open = Vec::new();
@@ -439,7 +439,7 @@ fn states_that_nobody_reads_are_refused_beyond_their_memory(place: &Place) {
 }
 
 fn large_states_that_are_read_at_once_are_shown_or_refused(place: &Place) {
-    let setup = Setup::example("reference_server").env("BACKSTITCH_MEMORY_BUDGET", "320");
+    let setup = Setup::example("reference_server").env("BACKSTITCH_MEMORY_BUDGET", "64");
     let mut server = place.start(setup);
     let client = Client::of(&server);
     let thread = json!({"metadata": {"graph_id": "agent"}});
@@ -451,7 +451,7 @@ fn large_states_that_are_read_at_once_are_shown_or_refused(place: &Place) {
             let id = format!("m{part}-{at}");
             json!({"type": "human", "content": "x".repeat(1500), "id": id})
         };
-        let messages: Vec<Value> = (0..2500).map(message).collect();
+        let messages: Vec<Value> = (0..500).map(message).collect();
         let edit = json!({"values": {"messages": messages}});
         ok(client.post(&format!("/threads/{thread}/state"), &edit), 200);
     }
@@ -489,5 +489,5 @@ fn large_states_that_are_read_at_once_are_shown_or_refused(place: &Place) {
         until("the memory is free", || client.get(&path).status == 200);
         println!("{path}: peak {} MiB", watch.memory.peak() / MIB);
     }
-    watch.held("large states at once", 256 * MIB);
+    watch.held("large states at once", 64 * MIB);
 }

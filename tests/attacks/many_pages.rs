@@ -26,7 +26,10 @@ const ITEMS: usize = 10;
 const WAITING: usize = 66;
 
 fn setup() -> Setup {
-    Setup::example("reference_server").env("BACKSTITCH_MEMORY_BUDGET", "192")
+    Setup::example("reference_server")
+        .env("BACKSTITCH_MEMORY_BUDGET", "64")
+        // As much of it as the usual page is of 192 MiB.
+        .env("BACKSTITCH_PAGE_BYTES", "2800000")
 }
 
 /// All clients ask at the same time: each is answered, or refused for lack of memory.
@@ -58,8 +61,8 @@ fn all_at_once(ask: impl Fn() -> Answer + Sync, check: impl Fn(&Value) + Sync) {
 fn searches_of_items_at_once_take_what_was_reserved(place: &Place) {
     let server = place.start(setup());
     let client = Client::of(&server);
-    // Each takes some four mebibytes in memory, and a fifth of one where it is stored.
-    let value = json!({"tiny": vec![Value::Null; 190_000]});
+    // Each takes more than a mebibyte in memory, and a sixteenth of one where it is stored.
+    let value = json!({"tiny": vec![Value::Null; 63_000]});
     for key in 0..ITEMS {
         let item = json!({"namespace": ["dense"], "key": key.to_string(), "value": value});
         ok_empty(&put(&client, "/store/items", &item));
@@ -72,7 +75,7 @@ fn searches_of_items_at_once_take_what_was_reserved(place: &Place) {
             |page| assert_eq!(page["items"].as_array().unwrap().len(), ITEMS),
         );
     }
-    watch.held("searches of items at once", 230 * MIB);
+    watch.held("searches of items at once", 70 * MIB);
 }
 
 fn ok_empty(answer: &Answer) {
@@ -84,7 +87,7 @@ fn pages_of_events_with_waiting_messages_at_once_take_what_was_reserved(place: &
     let client = Client::of(&server);
     let thread = client.thread();
     background(&client, &thread, &slow(600_000, 1));
-    let text = "x".repeat(300_000);
+    let text = "x".repeat(100_000);
     for number in 0..WAITING {
         let send = json!({
             "thread_id": thread, "assistant_id": "agent", "content": text,
@@ -105,7 +108,7 @@ fn pages_of_events_with_waiting_messages_at_once_take_what_was_reserved(place: &
         },
     );
     // What has less than a mebibyte takes none.
-    watch.held("pages of waiting messages at once", 300 * MIB);
+    watch.held("pages of waiting messages at once", 100 * MIB);
     // A page goes on where the last one ended.
     let (mut after, mut found) = (Some(0), 0);
     while let Some(number) = after {

@@ -50,6 +50,57 @@ fn flood(client: &Client, batches: usize) {
     }
 }
 
+/// Multiplies the rows of a flood that waits, past the server: each copy has ids of its own, which differ from those
+/// that the server makes in the digit for their kind.
+fn copies(place: &Place, server: &Server, principal: &str, kinds: &str) {
+    let digit = |id: &str, kind: char| {
+        if place.is_postgres() {
+            format!("overlay({id}::text PLACING '{kind}' FROM 15 FOR 1)::uuid")
+        } else {
+            format!("unhex(substr(hex({id}), 1, 12) || '{kind}' || substr(hex({id}), 14))")
+        }
+    };
+    let kind_of = |id: &str| {
+        if place.is_postgres() {
+            format!("substr({id}::text, 15, 1)")
+        } else {
+            format!("substr(hex({id}), 13, 1)")
+        }
+    };
+    let own = [
+        "tree_id",
+        "thread_id",
+        "branch_id",
+        "active_branch_id",
+        "run_id",
+    ];
+    // What has no other row that names it comes last, so that nobody finds a run without its thread.
+    for table in ["trees", "tree_members", "threads", "branches", "runs"] {
+        let mut columns = tables::columns(place, server, table);
+        columns.retain(|name| name != "seq");
+        let waiting = format!(
+            "SELECT tree_id FROM runs WHERE principal = '{principal}' AND status = 'pending' AND {} = '7'",
+            kind_of("run_id")
+        );
+        for kind in kinds.chars() {
+            let value = |name: &String| {
+                if own.contains(&&**name) {
+                    digit(name, kind)
+                } else {
+                    name.clone()
+                }
+            };
+            let values: Vec<String> = columns.iter().map(value).collect();
+            let (columns, values) = (columns.join(", "), values.join(", "));
+            let copy = format!(
+                "INSERT INTO {table} ({columns}) SELECT {values} FROM {table} WHERE tree_id IN ({waiting}) AND {} = '7'",
+                kind_of("tree_id")
+            );
+            tables::execute(place, server, &copy).unwrap();
+        }
+    }
+}
+
 /// What runs cost a client.
 #[derive(Debug)]
 struct Cost {
@@ -138,15 +189,20 @@ fn a_run_costs_the_same_however_many_are_queued(place: &Place) {
     let usual = || Cost::of(&elsewhere, &quiet, &Client::of(&quiet).with_key("key-b"));
     let watch = Watch::beside(&server, &bob);
     // Some wait for a slot, and others behind a run of their branch.
-    flood(&ann, 10 * rounds());
+    if rounds() < 10 {
+        flood(&ann, 3 * rounds());
+        copies(place, &server, "ann", "123");
+    } else {
+        flood(&ann, 10 * rounds());
+    }
     fill(&bob, 50);
     // What the first ones alone have to pay.
     usual();
     Cost::of(place, &server, &bob);
-    // Most of five: others may have the machine at a moment.
+    // More than once: others may have the machine at a moment.
     let mut same = 0;
     let mut other = 0;
-    while same < 3 {
+    while same < 2 {
         let (usual, now) = (usual(), Cost::of(place, &server, &bob));
         println!("{usual:?} where nothing is queued, {now:?} where much is");
         if now.is_about(&usual) {
@@ -160,7 +216,9 @@ fn a_run_costs_the_same_however_many_are_queued(place: &Place) {
     let queued = tables::rows(place, &server, queued)[0][0].clone().unwrap();
     println!("{queued} are queued");
     assert!(queued.parse::<usize>().unwrap() >= 10_000 * rounds());
-    watch.held("many queued runs", MOST);
+    // A process knows those that it was asked for itself; in the short form these are three in ten.
+    let most = if rounds() == 1 { 60 * MIB } else { MOST };
+    watch.held("many queued runs", most);
 }
 
 fn a_branch_queues_so_many_runs_and_no_more(place: &Place) {

@@ -21,10 +21,10 @@ on_both_storages!(
     states_of_subgraphs_take_memory_of_the_budget,
 );
 
-/// So many items take six mebibytes in memory, and a fifth of one where they are stored.
-const ITEMS: usize = 200_000;
-/// Mebibytes of memory for all of them; one client may have half.
-const BUDGET: u64 = 96;
+/// So many items take four mebibytes in memory, and an eighth of one where they are stored.
+const ITEMS: usize = 133_000;
+/// Mebibytes of memory for all of them, the least that a server may have; one client may have half.
+const BUDGET: u64 = 64;
 /// Clients at the same time.
 const CLIENTS: usize = 20;
 
@@ -123,7 +123,7 @@ fn states_that_branches_forks_and_messages_look_at_are_read_a_few_at_a_time(plac
             assert!(used > 0 && used <= BUDGET * MIB / 2, "{used} bytes");
             drop(closed);
         });
-        watch.held(&format!("{path} of large states"), 80 * MIB);
+        watch.held(&format!("{path} of large states"), 54 * MIB);
     }
     // Nothing of them is in memory any more.
     server.restart();
@@ -133,7 +133,7 @@ fn states_that_branches_forks_and_messages_look_at_are_read_a_few_at_a_time(plac
     all_at_once(&threads, |thread| {
         client.post(&format!("/threads/{thread}/messages"), &message)
     });
-    watch.held("messages posted to large states", 80 * MIB);
+    watch.held("messages posted to large states", 54 * MIB);
 }
 
 fn a_client_whose_memory_is_taken_changes_its_threads_all_the_same(place: &Place) {
@@ -184,7 +184,7 @@ fn a_client_whose_memory_is_taken_changes_its_threads_all_the_same(place: &Place
     until("the memory is free", || client.get(&state).status == 200);
     let run = resumed["result"]["run_id"].as_str().unwrap();
     assert_eq!(client.end_of(&waiting, run), "success");
-    watch.held("a client whose memory is taken", 96 * MIB);
+    watch.held("a client whose memory is taken", 64 * MIB);
 }
 
 fn states_of_subgraphs_take_memory_of_the_budget(place: &Place) {
@@ -213,5 +213,5 @@ fn states_of_subgraphs_take_memory_of_the_budget(place: &Place) {
         }
         answer
     });
-    watch.held("states of subgraphs", 60 * MIB);
+    watch.held("states of subgraphs", 42 * MIB);
 }

@@ -34,6 +34,20 @@ pub fn rows(place: &Place, server: &Server, sql: &str) -> Vec<Row> {
     }
 }
 
+/// The names of a table's columns.
+pub fn columns(place: &Place, server: &Server, table: &str) -> Vec<String> {
+    let names = if place.is_postgres() {
+        format!(
+            "SELECT attname::text FROM pg_attribute
+              WHERE attrelid = '{table}'::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''"
+        )
+    } else {
+        format!("SELECT name FROM pragma_table_info('{table}')")
+    };
+    let names = rows(place, server, &names);
+    names.into_iter().flatten().flatten().collect()
+}
+
 /// What every table has, by its name.
 pub fn contents(place: &Place, server: &Server) -> BTreeMap<String, Vec<Row>> {
     let names = if place.is_postgres() {
@@ -46,11 +60,7 @@ pub fn contents(place: &Place, server: &Server) -> BTreeMap<String, Vec<Row>> {
         let sql = if place.is_postgres() {
             format!("SELECT t::text FROM \"{name}\" t ORDER BY 1")
         } else {
-            let columns = format!("SELECT name FROM pragma_table_info('{name}')");
-            let columns = rows(place, server, &columns)
-                .into_iter()
-                .flatten()
-                .flatten();
+            let columns = columns(place, server, &name).into_iter();
             let columns: Vec<_> = columns.map(|name| format!("quote(\"{name}\")")).collect();
             format!("SELECT {} FROM \"{name}\" ORDER BY 1", columns.join(" || "))
         };
