@@ -63,6 +63,7 @@ fn all() -> Vec<Migration> {
         "V052__results_in_checkpoints"
         "V055__labels_of_checkpoints"
         "V056__reparented_heads"
+        "V057__no_indexes_of_metadata"
     }
 }
 
