@@ -3,7 +3,6 @@
 //! server asks for while nobody does anything is taken off.
 
 use std::{
-    collections::BTreeMap,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -12,8 +11,7 @@ use serde_json::{Value, json};
 use test_support::client::Client;
 use test_support::place::block_on;
 use test_support::postgres::{Cluster, Database};
-use test_support::server::{Server, Setup};
-use test_support::tables;
+use test_support::server::Setup;
 use test_support::talk::{background, until, with};
 
 mod proxy;
@@ -27,40 +25,27 @@ const RUNS: u64 = 20;
 /// How often they are measured at most.
 const BATCHES: usize = 2;
 
-/// Threads of a server that is idle.
-const THREADS: usize = 300;
-
 /// What follows a run comes within this time.
 const REST: Duration = Duration::from_millis(500);
 
-/// A number that a query of one row finds, as a text.
-fn number(database: &Database, query: &str) -> u64 {
+/// Transactions of the cluster that wrote something, so far.
+fn writes(cluster: &Database) -> u64 {
     block_on(async {
-        let (client, connection) = tokio_postgres::connect(&database.url, tokio_postgres::NoTls)
+        let (client, connection) = tokio_postgres::connect(&cluster.url, tokio_postgres::NoTls)
             .await
             .unwrap();
         let connection = tokio::spawn(connection);
+        let query = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text";
         let row = client.query_one(query, &[]).await.unwrap();
         connection.abort();
         row.get::<_, String>(0).parse().unwrap()
     })
 }
 
-/// Transactions of the cluster that wrote something, so far.
-const WRITES: &str = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text";
-
-/// Threads whose events have not all been read for the tables that are derived from them.
-const BEHIND: &str = "SELECT CAST(count(*) AS text) FROM threads t WHERE t.last_event_number > coalesce(
-    (SELECT min(o.last_event_number) FROM projection_offsets o WHERE o.thread_id = t.thread_id), 0)";
-
 /// Counts what a database does.
 trait Meter {
     /// Statements and writing transactions so far.
     fn read(&self) -> (u64, u64);
-    /// Threads that the server has still to derive tables of.
-    fn behind(&self, server: &Server) -> u64;
-    /// The texts of the statements after the first ones.
-    fn texts(&self, after: u64) -> Vec<String>;
 }
 
 struct OfPostgres {
@@ -87,17 +72,7 @@ impl OfPostgres {
 
 impl Meter for OfPostgres {
     fn read(&self) -> (u64, u64) {
-        let writes = number(&self.database, WRITES);
-        (self.proxy.count() as u64, writes)
-    }
-
-    fn behind(&self, _: &Server) -> u64 {
-        number(&self.database, BEHIND)
-    }
-
-    fn texts(&self, after: u64) -> Vec<String> {
-        let executed = self.proxy.since(after as usize);
-        executed.iter().map(|text| text.to_string()).collect()
+        (self.proxy.count() as u64, writes(&self.database))
     }
 }
 
@@ -136,36 +111,6 @@ impl Meter for OfSqlite {
         let writing = executed.lines().filter(begins);
         (statements.count() as u64, writing.count() as u64)
     }
-
-    fn behind(&self, server: &Server) -> u64 {
-        let db = rusqlite::Connection::open(tables::file(server)).unwrap();
-        db.busy_timeout(Duration::from_secs(60)).unwrap();
-        let count: String = db.query_row(BEHIND, [], |row| row.get(0)).unwrap();
-        count.parse().unwrap()
-    }
-
-    fn texts(&self, after: u64) -> Vec<String> {
-        let executed = self.executed();
-        let statements = executed
-            .lines()
-            .filter(|line| !line.starts_with("[\"PRAGMA"));
-        let after = statements.skip(after as usize).map(|line| {
-            let (text, ..): (String, Value, Value) = serde_json::from_str(line).unwrap();
-            text
-        });
-        after.collect()
-    }
-}
-
-/// How often each of these was executed, what was most often first.
-fn by_count(texts: Vec<String>) -> Vec<(usize, String)> {
-    let mut counts = BTreeMap::new();
-    for text in texts {
-        *counts.entry(text).or_default() += 1;
-    }
-    let mut counts: Vec<(usize, String)> = counts.into_iter().map(|(text, n)| (n, text)).collect();
-    counts.sort_by(|a, b| b.cmp(a));
-    counts
 }
 
 /// What something costs, on average.
@@ -352,27 +297,17 @@ fn runs_cost_little(setup: Setup, meter: &dyn Meter, bounds: &Bounds) {
     });
 }
 
-/// Makes threads of which every tenth one has a run, and waits until lists show all of them.
-fn make_threads(server: &Server, meter: &dyn Meter) {
-    let client = Client::of(server);
-    let run = json!({"assistant_id": "seq10", "input": {"count": 0, "log": []}});
-    for number in 0..THREADS {
-        let thread = client.thread();
-        if number % 10 == 0 {
-            client.run(&thread, &run);
-        }
-    }
-    until("the tables are derived", || meter.behind(server) == 0);
-}
-
-/// Bounds what a second costs in which nobody asks for anything, whatever the number of threads: statements and writing
-/// transactions. Leases are renewed, and what nobody was notified of is looked for.
+/// Bounds what a second costs in which nobody asks for anything: statements and writing transactions. Leases are
+/// renewed, and what nobody was notified of is looked for.
 fn an_idle_server_costs_little(setup: Setup, meter: &dyn Meter, bounds: (f64, f64)) {
     const SECONDS: u32 = 10;
     let server = setup.start();
-    let begun = Instant::now();
-    make_threads(&server, meter);
-    println!("{THREADS} threads after {:?}", begun.elapsed());
+    let client = Client::of(&server);
+    let thread = client.thread();
+    client.run(
+        &thread,
+        &json!({"assistant_id": "seq10", "input": {"count": 0, "log": []}}),
+    );
     std::thread::sleep(Duration::from_secs(2));
     let before = meter.read();
     std::thread::sleep(Duration::from_secs(u64::from(SECONDS)));
@@ -380,11 +315,8 @@ fn an_idle_server_costs_little(setup: Setup, meter: &dyn Meter, bounds: (f64, f6
     let each = |after: u64, before: u64| (after - before) as f64 / f64::from(SECONDS);
     let (statements, commits) = (each(after.0, before.0), each(after.1, before.1));
     println!("an idle second: {statements:.1} statements, {commits:.1} commits");
-    let executed = by_count(meter.texts(before.0));
-    assert!(
-        statements <= bounds.0 && commits <= bounds.1,
-        "{statements:.1} statements and {commits:.1} commits a second: {executed:#?}"
-    );
+    assert!(statements <= bounds.0, "{statements:.1} statements");
+    assert!(commits <= bounds.1, "{commits:.1} commits");
 }
 
 #[test]
