@@ -274,6 +274,7 @@ impl Service {
             access.check(thread, found.level)?;
             return Ok(Remains::All(found.thread.created_at));
         }
+        fail_point!(async "runs::repeat_gone");
         match self.remains(thread).await? {
             // It came in this moment, and nobody has looked at the level.
             Remains::All(_) => Err(Error::NoThread(thread)),

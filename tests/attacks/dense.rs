@@ -21,27 +21,39 @@ on_both_storages!(
     lists_of_threads_with_metadata_of_tiny_items_take_little_memory,
 );
 
-/// So many items take four mebibytes in memory, and an eighth of one where they are stored: of the least memory that a
-/// server may have, one client has room for two or three of them.
-const ITEMS: usize = 133_000;
+/// More of them.
+const LARGE: usize = 450_000;
 
-/// Half of them.
-const FEWER: usize = 66_000;
+/// So many items take six mebibytes in memory, and a fifth of one where they are stored.
+const ITEMS: usize = 200_000;
 
 fn setup() -> Setup {
     Setup::example("reference_server")
-        .env("BACKSTITCH_MEMORY_BUDGET", "64")
+        .env("BACKSTITCH_MEMORY_BUDGET", "96")
         .env("BACKSTITCH_BODY_VALUES", "500000")
 }
 
-fn tiny(items: usize) -> Value {
-    json!(vec![Value::Null; items])
+/// So many take two thirds of that.
+const FEWER: usize = 133_000;
+
+/// One with the least memory that a server may have.
+fn least() -> Setup {
+    setup().env("BACKSTITCH_MEMORY_BUDGET", "64")
 }
 
-/// Threads with a state of so many items each.
-fn threads(client: &Client, count: usize, items: usize) -> Vec<String> {
+/// One that takes larger requests.
+fn larger() -> Setup {
+    setup().env("BACKSTITCH_MEMORY_BUDGET", "192")
+}
+
+fn items() -> Value {
+    json!(vec![Value::Null; ITEMS])
+}
+
+/// Threads with such a state each.
+fn threads(client: &Client, count: usize) -> Vec<String> {
     let begin = json!({"assistant_id": "approve", "input": {"request": "r"}});
-    let edit = json!({"values": {"answer": tiny(items)}, "as_node": "ask"}).to_string();
+    let edit = json!({"values": {"answer": items()}, "as_node": "ask"}).to_string();
     let one = |_| {
         let thread = client.thread();
         client.run(&thread, &begin);
@@ -56,7 +68,7 @@ fn states_of_tiny_items_are_shown_one_by_one_in_little_memory_and_at_once_or_are
     place: &Place,
 ) {
     let mut server = place.start(setup());
-    let threads = threads(&Client::of(&server), 20 * rounds(), ITEMS);
+    let threads = threads(&Client::of(&server), 20 * rounds());
     server.restart();
     let client = Client::of(&server);
     let watch = Watch::of(&server);
@@ -65,7 +77,7 @@ fn states_of_tiny_items_are_shown_one_by_one_in_little_memory_and_at_once_or_are
         assert_eq!(state["values"]["answer"].as_array().unwrap().len(), ITEMS);
     }
     // They take no more of the cache than other states.
-    watch.held("states of tiny items one by one", 56 * MIB);
+    watch.held("states of tiny items one by one", 80 * MIB);
     // Nothing of them is in memory any more.
     server.restart();
     let client = Client::of(&server);
@@ -87,13 +99,13 @@ fn states_of_tiny_items_are_shown_one_by_one_in_little_memory_and_at_once_or_are
         let last = format!("/threads/{}{path}", threads[0]);
         until("the memory is free", || client.get(&last).status == 200);
     }
-    watch.held("states of tiny items at once", 52 * MIB);
+    watch.held("states of tiny items at once", 72 * MIB);
 }
 
 /// A run that takes two times so many milliseconds, with a request of so many tiny items.
 fn dense(ms: u64, items: usize) -> Value {
     let mut run = slow(ms, 1);
-    run["input"]["tiny"] = tiny(items);
+    run["input"]["tiny"] = json!(vec![Value::Null; items]);
     run
 }
 
@@ -130,11 +142,11 @@ fn cancel(client: &Client, thread: &str, run: &str) -> u16 {
 }
 
 fn runs_with_requests_of_tiny_items_are_executed_a_few_at_a_time(place: &Place) {
-    let server = place.start(setup());
+    let server = place.start(least());
     let client = Client::of(&server);
     let watch = Watch::of(&server);
     // They last until they are cancelled, which makes room for others.
-    let runs = created(&client, 30 * rounds(), &dense(3_600_000, ITEMS));
+    let runs = created(&client, 30 * rounds(), &dense(3_600_000, FEWER));
     for (thread, run) in &runs {
         reaches(&client, thread, run, "running");
         assert_eq!(cancel(&client, thread, run), 202);
@@ -143,9 +155,9 @@ fn runs_with_requests_of_tiny_items_are_executed_a_few_at_a_time(place: &Place) 
 }
 
 fn runs_with_requests_of_tiny_items_that_become_due_together_begin_a_few_at_a_time(place: &Place) {
-    let server = place.start(setup());
+    let server = place.start(larger());
     let client = Client::of(&server);
-    let runs = created(&client, 16, &with(dense(500, ITEMS), "after_seconds", 3600));
+    let runs = created(&client, 12, &with(dense(500, LARGE), "after_seconds", 3600));
     let watch = Watch::of(&server);
     let due = "UPDATE runs SET run_at = created_at";
     execute(place, &server, due).unwrap();
@@ -158,13 +170,13 @@ fn runs_with_requests_of_tiny_items_that_become_due_together_begin_a_few_at_a_ti
         let status = cancel(&client, thread, run);
         assert!(matches!(status, 202 | 404), "{status}");
     }
-    watch.held("runs of tiny items that become due", 44 * MIB);
+    watch.held("runs of tiny items that become due", 130 * MIB);
 }
 
 fn requests_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Place) {
-    let mut server = place.start(setup());
+    let mut server = place.start(least());
     let client = Client::of(&server);
-    let runs = created(&client, 8, &dense(1, ITEMS));
+    let runs = created(&client, 8, &dense(1, FEWER));
     let path = |(thread, run): &(String, String)| {
         reaches(&client, thread, run, "success");
         format!("/threads/{thread}/runs/{run}")
@@ -190,12 +202,11 @@ fn requests_of_tiny_items_that_are_read_at_once_are_shown_or_refused(place: &Pla
 }
 
 fn lists_of_tiny_items_that_nobody_reads_take_what_was_reserved(place: &Place) {
-    let mut server = place.start(setup());
+    let mut server = place.start(setup().env("BACKSTITCH_MEMORY_BUDGET", "192"));
     let client = Client::of(&server);
-    threads(&client, 6, FEWER);
+    threads(&client, 6);
     let one = client.thread();
-    let values = json!({"request": "r", "answer": tiny(FEWER)});
-    let input = json!({"assistant_id": "approve", "input": values});
+    let input = json!({"assistant_id": "approve", "input": {"request": "r", "answer": items()}});
     for _ in 0..6 {
         client.run(&one, &input);
     }
@@ -204,7 +215,7 @@ fn lists_of_tiny_items_that_nobody_reads_take_what_was_reserved(place: &Place) {
     let watch = Watch::of(&server);
     let all = json!({"limit": 1000}).to_string();
     let mut open: Vec<Open> = Vec::new();
-    for _ in 0..12 * rounds() {
+    for _ in 0..8 * rounds() {
         let runs = format!("/threads/{one}/runs?limit=1000");
         let history = format!("/threads/{one}/history");
         open.push(client.open("POST", "/threads/search", &[], all.as_bytes()));
@@ -220,14 +231,14 @@ fn lists_of_tiny_items_that_nobody_reads_take_what_was_reserved(place: &Place) {
     let rows = search().json();
     let whole = rows.as_array().unwrap().iter().filter(|row| {
         let answer = row["values"]["answer"].as_array();
-        answer.is_some_and(|items| items.len() == FEWER)
+        answer.is_some_and(|items| items.len() == ITEMS)
     });
     assert_eq!(whole.count(), 7);
-    watch.held("unread lists of tiny items", 44 * MIB);
+    watch.held("unread lists of tiny items", 90 * MIB);
 }
 
 fn lists_of_threads_with_metadata_of_tiny_items_take_little_memory(place: &Place) {
-    let server = place.start(setup().env("BACKSTITCH_MEMORY_BUDGET", "96"));
+    let server = place.start(setup());
     let client = Client::of(&server);
     let tiny = json!({"tiny": vec![json!({}); 5000]});
     let create = json!({"metadata": tiny}).to_string();

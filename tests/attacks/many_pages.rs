@@ -26,7 +26,12 @@ const ITEMS: usize = 10;
 const WAITING: usize = 66;
 
 fn setup() -> Setup {
-    Setup::example("reference_server")
+    Setup::example("reference_server").env("BACKSTITCH_MEMORY_BUDGET", "192")
+}
+
+/// One with the least memory that a server may have.
+fn least() -> Setup {
+    setup()
         .env("BACKSTITCH_MEMORY_BUDGET", "64")
         // As much of it as the usual page is of 192 MiB.
         .env("BACKSTITCH_PAGE_BYTES", "2800000")
@@ -59,7 +64,7 @@ fn all_at_once(ask: impl Fn() -> Answer + Sync, check: impl Fn(&Value) + Sync) {
 }
 
 fn searches_of_items_at_once_take_what_was_reserved(place: &Place) {
-    let server = place.start(setup());
+    let server = place.start(least());
     let client = Client::of(&server);
     // Each takes more than a mebibyte in memory, and a sixteenth of one where it is stored.
     let value = json!({"tiny": vec![Value::Null; 63_000]});
@@ -87,7 +92,7 @@ fn pages_of_events_with_waiting_messages_at_once_take_what_was_reserved(place: &
     let client = Client::of(&server);
     let thread = client.thread();
     background(&client, &thread, &slow(600_000, 1));
-    let text = "x".repeat(100_000);
+    let text = "x".repeat(300_000);
     for number in 0..WAITING {
         let send = json!({
             "thread_id": thread, "assistant_id": "agent", "content": text,
@@ -108,7 +113,7 @@ fn pages_of_events_with_waiting_messages_at_once_take_what_was_reserved(place: &
         },
     );
     // What has less than a mebibyte takes none.
-    watch.held("pages of waiting messages at once", 100 * MIB);
+    watch.held("pages of waiting messages at once", 300 * MIB);
     // A page goes on where the last one ended.
     let (mut after, mut found) = (Some(0), 0);
     while let Some(number) = after {

@@ -76,7 +76,7 @@ fn requests_that_are_reset_cost_neither_memory_nor_a_minute_of_work(place: &Plac
     println!("{SHARE} requests: {whole} ticks, and {reset} when they are reset");
     assert!(4 * reset < whole, "{reset} of {whole} ticks");
 
-    let many = 1000 * rounds();
+    let many = 2000 * rounds();
     let mut last = None;
     let flood = ticks(&server, || {
         let waits = std::thread::scope(|scope| {

@@ -88,20 +88,14 @@ fn flood(server: &Server, connections: usize, key: &str, (method, path): (&str, 
 }
 
 /// What waits for the client is no more than twice its share, and the other client is served.
-fn floods_are_bounded(
-    place: &Place,
-    connections: usize,
-    size: usize,
-    method: &str,
-    path: impl Fn(&Client) -> String,
-) {
+fn floods_are_bounded(place: &Place, size: usize, method: &str, path: impl Fn(&Client) -> String) {
     let server = start(place);
     let [ann, bob] = ["key-a", "key-b"].map(|key| Client::of(&server).with_key(key));
     let path = path(&ann);
     let watch = Watch::beside(&server, &bob);
-    let flood = flood(&server, connections, "key-a", (method, &path));
+    let flood = flood(&server, CONNECTIONS, "key-a", (method, &path));
     let (answered, refused) = (flood.ended[&200], flood.ended[&503]);
-    let all = connections * REQUESTS * rounds();
+    let all = CONNECTIONS * REQUESTS * rounds();
     assert_eq!(answered + refused + flood.ended.get(&0).unwrap_or(&0), all);
     assert!(
         answered * size < 2 * SHARE,
@@ -116,8 +110,7 @@ fn floods_are_bounded(
 }
 
 fn small_responses_that_nobody_reads_take_memory_of_their_client(place: &Place) {
-    // Half as many are six times what may be answered in the end, and more than the server may take.
-    floods_are_bounded(place, CONNECTIONS / 2, 60_000, "GET", |client| {
+    floods_are_bounded(place, 60_000, "GET", |client| {
         let item =
             json!({"namespace": ["notes"], "key": "k", "value": {"text": "x".repeat(60_000)}});
         let item = item.to_string();
@@ -128,8 +121,7 @@ fn small_responses_that_nobody_reads_take_memory_of_their_client(place: &Place) 
 }
 
 fn responses_to_changes_that_nobody_reads_take_memory_of_their_client(place: &Place) {
-    // Two thirds are twice what may be answered in the end.
-    floods_are_bounded(place, CONNECTIONS * 2 / 3, 15_000, "PATCH", |client| {
+    floods_are_bounded(place, 15_000, "PATCH", |client| {
         let thread = json!({"metadata": {"text": "x".repeat(15_000)}});
         let thread = ok(client.post("/threads", &thread), 200);
         format!("/threads/{}", thread["thread_id"].as_str().unwrap())

@@ -71,15 +71,12 @@ fn open(server: &Server, client: &Client, key: &str, thread: &str) -> Unread {
     let mut bodies = vec![];
     let modes = json!(["values", "updates", "tasks", "checkpoints", "debug"]);
     let loud = with(turn(&"x".repeat(800_000)), "stream_mode", modes);
-    for at in 0..12 {
+    for _ in 0..12 {
         bodies.push(unfinished(server, key));
         responses.push(client.open("GET", &state, &[], b""));
         responses.push(client.open("POST", &path, &[], history.as_bytes()));
-        // Half as many are twice what all streams may take.
-        if at % 2 == 0 {
-            let path = format!("/threads/{}/runs/stream", agent_thread(client));
-            streams.push(client.open("POST", &path, &[], loud.to_string().as_bytes()));
-        }
+        let path = format!("/threads/{}/runs/stream", agent_thread(client));
+        streams.push(client.open("POST", &path, &[], loud.to_string().as_bytes()));
     }
     // Their states are decoded and retained.
     let resume =
@@ -159,7 +156,7 @@ fn read_slowly(mut open: Open, until: Instant) -> usize {
 }
 
 /// Between two edits of a state: without it they would take a processor for themselves.
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// How long each edit of a state took, which is a commit of its own, as long as they are wanted: the longest of 99 in
 /// 100, and how many there were.

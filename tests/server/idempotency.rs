@@ -4,6 +4,7 @@ mod json_rpc;
 mod large_answers;
 mod lost_answers;
 mod lost_runs;
+mod made_anew;
 
 use std::thread;
 use test_support::on_both_storages;
@@ -279,9 +280,10 @@ fn a_repeated_run_is_the_first_run_though_its_thread_goes_meanwhile(place: &Plac
     std::fs::write(&closed, "").unwrap();
     thread::scope(|scope| {
         let again = scope.spawn(|| post(&client, "/runs", "k", &body));
-        until("the thread was looked up, or need not be", || {
-            again.is_finished() || server.output().contains("a fail point was reached")
-        });
+        until(
+            "the thread is about to be looked up, or need not be",
+            || again.is_finished() || server.output().contains("a fail point was reached"),
+        );
         // On Postgres its creation looks nothing up that could be withdrawn.
         assert!(place.is_postgres() || !again.is_finished());
         let cancel = json!({"thread_id": thread, "run_ids": [run]});

@@ -82,7 +82,7 @@ async fn tables_that_are_derived_do_not_wait_for_the_disk() {
         }
     };
     tokio::select! {
-        _ = store.create_thread(new_thread()) => panic!("nothing waits"),
+        created = store.create_thread(new_thread()) => panic!("it waits for no disk: {created:?}"),
         () = another_waits => {}
     }
     let steps = behind.iter().map(step).collect();
