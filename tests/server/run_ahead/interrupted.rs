@@ -18,7 +18,7 @@ use test_support::{
     place::Place,
     server::{Server, Setup},
     tables::rows,
-    talk::{background, until, with},
+    talk::{background, ok, until, with},
 };
 
 use super::{count, is_complete, stored, supersteps};
@@ -174,9 +174,15 @@ fn a_run_goes_on_ahead_when_the_one_that_was_to_interrupt_it_is_refused(place: &
 fn a_request_that_is_refused_for_what_it_brings_along_waits_for_no_run(place: &Place) {
     let ahead = Ahead::start(place);
     let path = format!("/threads/{}/runs", ahead.thread);
-    // The assistant of a graph has none of this, so that it is too much together alone.
-    let own = with(next(), "metadata", json!({"a": "x".repeat(9_000)}));
-    let both = with(own, "config", json!({"metadata": {"b": "x".repeat(9_000)}}));
+    let metadata = |name: &str| {
+        let fields = (0..40).map(|at| (format!("{name}{at}"), json!("x")));
+        Value::Object(fields.collect())
+    };
+    let assistant = json!({"graph_id": "fault", "metadata": metadata("a")});
+    let assistant = ok(ahead.client.post("/assistants", &assistant), 200);
+    // Each has what it may have, and both together too much.
+    let own = with(next(), "metadata", metadata("b"));
+    let both = with(own, "assistant_id", assistant["assistant_id"].clone());
     let begin = Instant::now();
     let refused = ahead.client.post(&path, &both);
     assert_eq!(refused.status, 422, "{}", refused.text());
