@@ -189,6 +189,16 @@ fn reads(tree: &Tree) -> Vec<Request> {
     ]
 }
 
+/// A run whose frames are stored, and are of one size in trees of any size: those of `values` have the whole state.
+fn resumable(run: Value) -> Value {
+    let modes = json!(["updates", "custom"]);
+    talk::with(
+        talk::with(run, "stream_resumable", true),
+        "stream_mode",
+        modes,
+    )
+}
+
 /// Changes that every thread takes.
 fn changes(tree: &Tree) -> Vec<Request> {
     let middle = &tree.middle;
@@ -201,10 +211,7 @@ fn changes(tree: &Tree) -> Vec<Request> {
             json!({"metadata": {"x": 1}, "ttl": 100}),
         ),
         post("/runs/wait", talk::turn("hello")),
-        post(
-            "/runs/stream",
-            talk::with(talk::turn("hello"), "stream_resumable", true),
-        ),
+        post("/runs/stream", resumable(talk::turn("hello"))),
         post(
             "/runs/wait",
             talk::with(talk::turn("hello"), "checkpoint_id", &**middle),
@@ -351,8 +358,7 @@ fn queue(client: &Client, thread: &str, middle: &str) {
     for run in [short, behind] {
         assert_eq!(client.end_of(thread, &run), "success");
     }
-    let resumable = talk::with(talk::slow(1, 3), "stream_resumable", true);
-    let resumable = talk::background(client, thread, &resumable);
+    let resumable = talk::background(client, thread, &resumable(talk::slow(1, 3)));
     client.end_of(thread, &resumable);
     let path = format!("/threads/{thread}/runs/{resumable}/stream");
     let after = [("last-event-id", "0")];
