@@ -116,6 +116,9 @@ pub struct ErrorLocation {
 
 /// What clients see of a failure of the storage: what the database says of it is for the log.
 const STORAGE_FAILED: &str = "the storage of this server failed: its log has the cause";
+/// What is shown of a read that took too long as often as a run attempts it.
+const READ_LIMIT: &str = "a read of this run takes longer in the database than this server allows \
+    (BACKSTITCH_READ_LIMIT), and did each time that it was attempted";
 
 /// Names of tasks shown in full; of a thousand nobody reads.
 const SHOWN: usize = 5;
@@ -214,6 +217,7 @@ impl Error {
             Self::ParentCommand(_) => "ParentCommand",
             Self::Storage(saver::Error::Fenced) => "Fenced",
             Self::Storage(saver::Error::Pruned(_)) => "ValueError",
+            Self::Storage(saver::Error::TookTooLong) => "ReadLimitError",
             Self::Storage(_) => "InternalError",
             Self::Cancelled => "CancelledError",
         }
@@ -221,8 +225,8 @@ impl Error {
 
     /// Whether it is of the server's own making, so that its text is no client's business.
     pub(crate) fn is_internal(&self) -> bool {
-        let shown =
-            |error: &saver::Error| matches!(error, saver::Error::Fenced | saver::Error::Pruned(_));
+        use saver::Error::{Fenced, Pruned, TookTooLong};
+        let shown = |error: &saver::Error| matches!(error, Fenced | Pruned(_) | TookTooLong);
         matches!(self, Self::Storage(error) if !shown(error))
     }
 
@@ -241,6 +245,7 @@ impl Error {
             Self::Storage(error @ (saver::Error::Fenced | saver::Error::Pruned(_))) => {
                 error.to_string()
             }
+            Self::Storage(saver::Error::TookTooLong) => READ_LIMIT.into(),
             Self::Storage(_) => STORAGE_FAILED.into(),
             other => other.to_string(),
         }

@@ -185,7 +185,11 @@ impl Service {
             }
             record_end(&span, finished.as_ref());
             let next = match finished {
-                Some(finished) if !attempts.allows(&finished) => break Some(finished),
+                Some(finished)
+                    if !attempts.allows(&finished, self.was_cancelled(&pending.handle)) =>
+                {
+                    break Some(finished);
+                }
                 Some(_) => self.reattempt(&run, &pending.handle, &mut attempts).await,
                 None => Reattempt::HandedOver,
             };
@@ -230,6 +234,11 @@ impl Service {
         };
         self.inner.active.lock().end(run.id);
         self.publish_result(pending, result);
+    }
+
+    /// Whether somebody has cancelled a run, which is not the case where this process stops and leaves it to another.
+    fn was_cancelled(&self, handle: &RunHandle) -> bool {
+        handle.cancel.is_cancelled() && !self.inner.hand_over.is_cancelled()
     }
 
     /// The end of an attempt; `None` when the run is left to another process. It stops then at its next await, and the

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     assistants::Registered,
-    checkpoint::Slot,
+    checkpoint::{self, Slot},
     engine::{self, Ended},
     fail_point,
     stream::{LastFrames, Publisher},
@@ -143,6 +143,10 @@ impl Service {
                         outcome = Outcome::left_with(&finished.next);
                         reason = handle.reason.lock().take();
                     }
+                    Err(failure) if was_cut(&failure, handle) => {
+                        (status, outcome) = (Status::Interrupted, Outcome::Interrupted);
+                        reason = handle.reason.lock().take();
+                    }
                     Err(failure) => {
                         status = status_of(&failure);
                         outcome = Outcome::Error;
@@ -162,9 +166,14 @@ impl Service {
                     Error::Tree(tree::Error::Engine(error)) => error,
                     other => engine::Error::value(other.to_string()),
                 };
-                status = status_of(&failure);
-                outcome = Outcome::Error;
-                error = Some(failure);
+                if was_cut(&failure, handle) {
+                    (status, outcome) = (Status::Interrupted, Outcome::Interrupted);
+                    reason = handle.reason.lock().take();
+                } else {
+                    status = status_of(&failure);
+                    outcome = Outcome::Error;
+                    error = Some(failure);
+                }
             }
         }
         let shown = error.as_ref().map(|failure| failure_of(run, failure));
@@ -376,6 +385,15 @@ fn failure_of(run: &Run, failure: &engine::Error) -> Value {
     map.insert("error", failure.class());
     map.insert("message", message);
     Value::map(map)
+}
+
+/// Whether a run was cancelled while its state could not be read in time: what it would go on with is not known.
+fn was_cut(failure: &engine::Error, handle: &RunHandle) -> bool {
+    let is_slow = matches!(
+        failure,
+        engine::Error::Storage(checkpoint::Error::TookTooLong)
+    );
+    is_slow && handle.cancel.is_cancelled()
 }
 
 /// The status that a failure leaves.

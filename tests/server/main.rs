@@ -55,6 +55,7 @@ mod run_ahead;
 mod sdk;
 mod selects;
 mod shutdown;
+mod slow_reads;
 mod start;
 mod stateless;
 mod storage_bytes;

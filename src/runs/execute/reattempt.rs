@@ -1,5 +1,6 @@
 //! Attempting a run once more whose attempt lost the storage: an acknowledged run does not fail
-//! because a disk is full or a database restarts.
+//! because a disk is full or a database restarts. A read that takes too long is attempted some times
+//! only, since each attempt loads the database as much as the one before.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,14 +9,23 @@ use tokio::time::Instant;
 use super::owner_of;
 use crate::{
     assistants::Registered,
+    checkpoint,
     engine::{self, Finished},
     runs::{ClaimedRun, Error, Run, RunHandle, Service},
     stream::log::ATTEMPT_FRAMES,
+    tree,
 };
 
 /// Pauses before the storage is written to again.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Attempts in which a read took longer than it may, before the run fails; the pauses between them double, to some five
+/// minutes in all.
+const SLOW_READS: u32 = 7;
+const SLOW_PAUSE: Duration = Duration::from_secs(5);
+/// An attempt that lasted as long had got on: what its read is slow for is something new.
+const GOT_ON: Duration = Duration::from_secs(600);
 
 type Attempted = Result<(Arc<Registered>, Finished), Error>;
 
@@ -33,27 +43,58 @@ pub(super) enum Reattempt {
 pub(super) struct AttemptLimit {
     until: Instant,
     pause: Duration,
+    began: Instant,
+    slow_reads: u32,
 }
 
 impl AttemptLimit {
     /// As long as one attempt may take.
     pub(super) fn new(limit: Duration) -> Self {
+        let now = Instant::now();
         Self {
-            until: Instant::now() + limit,
+            until: now + limit,
             pause: FIRST_PAUSE,
+            began: now,
+            slow_reads: 0,
         }
     }
 
-    /// Whether the attempt is to be made again.
-    pub(super) fn allows(&self, attempted: &Attempted) -> bool {
-        lost_storage(attempted) && Instant::now() < self.until
+    /// Whether an attempt that ended like this is to be made again; not for a read that took too long in a run that
+    /// was cancelled.
+    pub(super) fn allows(&mut self, attempted: &Attempted, is_cancelled: bool) -> bool {
+        let Some(error) = lost_storage(attempted) else {
+            return false;
+        };
+        let now = Instant::now();
+        if matches!(error, checkpoint::Error::TookTooLong) {
+            if is_cancelled {
+                return false;
+            }
+            if now - self.began >= GOT_ON {
+                self.slow_reads = 0;
+            }
+            self.pause = SLOW_PAUSE * 2_u32.pow(self.slow_reads);
+            self.slow_reads += 1;
+            if self.slow_reads >= SLOW_READS {
+                return false;
+            }
+        } else {
+            self.slow_reads = 0;
+        }
+        now < self.until
     }
 }
 
-/// Whether an attempt ended because the storage could not be reached or written to.
-fn lost_storage(attempted: &Attempted) -> bool {
+/// Why an attempt ended, if the storage could not be reached, read in time or written to.
+fn lost_storage(attempted: &Attempted) -> Option<&checkpoint::Error> {
     let error = match attempted {
-        Err(Error::Storage(error) | Error::Engine(engine::Error::Storage(error))) => error,
+        Err(
+            Error::Storage(error)
+            | Error::Engine(engine::Error::Storage(error))
+            | Error::Tree(
+                tree::Error::Storage(error) | tree::Error::Engine(engine::Error::Storage(error)),
+            ),
+        ) => error,
         Ok((
             _,
             Finished {
@@ -61,9 +102,9 @@ fn lost_storage(attempted: &Attempted) -> bool {
                 ..
             },
         )) => error,
-        _ => return false,
+        _ => return None,
     };
-    error.may_pass()
+    error.may_pass().then_some(error)
 }
 
 impl Service {
@@ -75,11 +116,19 @@ impl Service {
         handle: &RunHandle,
         attempts: &mut AttemptLimit,
     ) -> Reattempt {
-        tracing::warn!(run = %run.id, "the storage was lost: the run goes on when it is back");
+        if attempts.slow_reads > 0 {
+            let (tries, pause) = (attempts.slow_reads, attempts.pause);
+            tracing::warn!(run = %run.id, tries, ?pause, "a read of the run took longer than it may: it is attempted again");
+        } else {
+            tracing::warn!(run = %run.id, "the storage was lost: the run goes on when it is back");
+        }
+        let mut is_cancelled = handle.cancel.is_cancelled();
         loop {
             tokio::select! {
                 () = self.inner.hand_over.cancelled() => return Reattempt::HandedOver,
                 () = tokio::time::sleep(attempts.pause) => {}
+                // Who cancels it does not wait for the end of a long pause.
+                () = handle.cancel.cancelled(), if !is_cancelled => is_cancelled = true,
             }
             attempts.pause = LAST_PAUSE.min(attempts.pause * 2);
             if let Err(error) = self.probe().await {
@@ -94,6 +143,7 @@ impl Service {
                     let publisher = &handle.publisher;
                     publisher.begin_attempt(attempt, earlier * ATTEMPT_FRAMES);
                     publisher.own(owner_of(claimed.slot));
+                    attempts.began = Instant::now();
                     return Reattempt::Claimed(Box::new(claimed));
                 }
                 Ok(None) => return Reattempt::Fenced,
@@ -102,5 +152,69 @@ impl Service {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(error: checkpoint::Error) -> Attempted {
+        Err(Error::Tree(tree::Error::Storage(error)))
+    }
+
+    /// How many attempts follow a first one when every read takes too long, and what their pauses are in seconds.
+    async fn attempts(limit: &mut AttemptLimit, lasts: Duration) -> Vec<u64> {
+        let slow = failed(checkpoint::Error::TookTooLong);
+        let mut pauses = vec![];
+        while pauses.len() < 100 && limit.allows(&slow, false) {
+            pauses.push(limit.pause.as_secs());
+            tokio::time::sleep(limit.pause).await;
+            limit.began = Instant::now();
+            tokio::time::sleep(lasts).await;
+        }
+        pauses
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_that_takes_too_long_is_attempted_seven_times_with_longer_and_longer_pauses() {
+        let mut limit = AttemptLimit::new(Duration::from_secs(36_000));
+        let pauses = attempts(&mut limit, Duration::from_secs(5)).await;
+        assert_eq!(pauses, [5, 10, 20, 40, 80, 160]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_slow_after_an_attempt_that_got_on_is_counted_anew() {
+        let mut limit = AttemptLimit::new(Duration::from_secs(36_000));
+        let pauses = attempts(&mut limit, GOT_ON).await;
+        assert!(pauses.len() > 50, "until the time of the run is over");
+        assert!(pauses.iter().all(|pause| *pause == 5), "{pauses:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_database_that_is_away_is_waited_for_as_long_as_an_attempt_may_take() {
+        let mut limit = AttemptLimit::new(Duration::from_secs(3600));
+        let away = failed(checkpoint::Error::Unavailable("away".to_owned()));
+        for _ in 0..100 {
+            assert!(limit.allows(&away, true));
+        }
+        tokio::time::sleep(Duration::from_secs(3601)).await;
+        assert!(!limit.allows(&away, false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cancelled_run_is_not_read_for_again() {
+        let mut limit = AttemptLimit::new(Duration::from_secs(3600));
+        let slow = failed(checkpoint::Error::TookTooLong);
+        assert!(limit.allows(&slow, false));
+        assert!(!limit.allows(&slow, true));
+    }
+
+    #[test]
+    fn a_read_that_takes_too_long_has_a_class_and_names_the_setting() {
+        let error = engine::Error::Storage(checkpoint::Error::TookTooLong);
+        assert_eq!(error.class(), "ReadLimitError");
+        assert!(error.message().contains("BACKSTITCH_READ_LIMIT"));
+        assert!(!error.is_internal());
     }
 }

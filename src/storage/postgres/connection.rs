@@ -140,9 +140,22 @@ pub(crate) struct Pool {
     shares: Shares,
     /// How long a principal may wait for its share.
     wait: Duration,
+    /// Whether its statements wait for the disk and for locks, and not for rows that they look for.
+    is_for_commits: bool,
 }
 
 impl Pool {
+    /// The error of the caller. A commit that ran into its time limit did so because of the disk or of others, which
+    /// passes; a read would take as long once more.
+    fn error(&self, failure: Failure) -> checkpoint::Error {
+        match failure.into_error() {
+            checkpoint::Error::TookTooLong if self.is_for_commits => {
+                checkpoint::Error::Unavailable("a commit gave no answer in time".to_owned())
+            }
+            error => error,
+        }
+    }
+
     /// How many connections there are at most.
     pub(crate) fn max_size(&self) -> usize {
         self.connections.status().max_size
@@ -202,7 +215,7 @@ impl Pools {
         let reading = format!("{SESSION} -c statement_timeout={limit}");
         let reading = configure(&options.url, &reading)?;
         let patient = configure(&options.url, &format!("{SESSION} {PATIENT}"))?;
-        let pool = |size: usize, config: &Config| {
+        let pool = |size: usize, config: &Config, is_for_commits: bool| {
             let manager = Manager::from_config(
                 config.clone(),
                 NoTls,
@@ -235,14 +248,15 @@ impl Pools {
                 connections,
                 shares: Shares::of_each(options.share.of(size)),
                 wait: options.request_wait,
+                is_for_commits,
             })
         };
         let keyed = configure(&options.url, &format!("{SESSION} {KEYED}"))?;
         let pools = Self {
-            critical: pool(options.critical, &keyed)?,
-            lease: pool(1, &keyed)?,
-            reads: pool(options.reads, &reading)?,
-            trees: pool(options.trees, &patient)?,
+            critical: pool(options.critical, &keyed, true)?,
+            lease: pool(1, &keyed, true)?,
+            reads: pool(options.reads, &reading, false)?,
+            trees: pool(options.trees, &patient, false)?,
         };
         match pools.critical.connections.get().await {
             Ok(_) => Ok(pools),
@@ -373,9 +387,9 @@ where
             Ok(value) => return Ok(value),
             Err(failure) if failure.may_be_retried() => match pauses.next() {
                 Some(pause) => tokio::time::sleep(jitter(*pause)).await,
-                None => return Err(failure.into_error()),
+                None => return Err(pool.error(failure)),
             },
-            Err(failure) => return Err(failure.into_error()),
+            Err(failure) => return Err(pool.error(failure)),
         }
     }
 }
@@ -389,7 +403,7 @@ pub(crate) async fn within<T>(
 ) -> Result<T, checkpoint::Error> {
     let client = acquire(pool).await.map_err(Failure::into_error)?;
     match tokio::time::timeout(limit, work(&client)).await {
-        Ok(result) => result.map_err(Failure::into_error),
+        Ok(result) => result.map_err(|failure| pool.error(failure)),
         Err(_) => {
             drop(Object::take(client));
             let reason = "a connection gave no answer in time";
@@ -406,7 +420,7 @@ where
 {
     let _share = pool.share().await.map_err(Failure::into_error)?;
     let client = acquire(pool).await.map_err(Failure::into_error)?;
-    work(client).await.map_err(Failure::into_error)
+    work(client).await.map_err(|failure| pool.error(failure))
 }
 
 /// Between half of the pause and all of it, so that those who lost a lock do not compete for the
