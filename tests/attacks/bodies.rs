@@ -13,7 +13,7 @@ use test_support::talk::agent_thread;
 
 use crate::siege::{MIB, Memory, Waits, Watch, rounds};
 
-on_both_storages!(
+on_both_storages!(; postgres_in_long_form:
     a_body_of_empty_lists_is_refused_before_it_is_parsed,
     unfinished_bodies_of_one_client_leave_memory_for_another,
     a_body_that_comes_in_its_time_is_read_and_a_slower_one_refused,

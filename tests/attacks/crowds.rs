@@ -15,7 +15,9 @@ use test_support::talk::{ok, until};
 use crate::pools::thread_of_states;
 use crate::siege::{MIB, Memory, Waits, rounds};
 
-on_both_storages!(each_of_many_requests_of_one_principal_is_answered_soon);
+on_both_storages!(; postgres_in_long_form:
+    each_of_many_requests_of_one_principal_is_answered_soon,
+);
 
 /// For so long a read of states holds its connection.
 const HOLD: Duration = Duration::from_millis(500);

@@ -12,7 +12,7 @@ use test_support::server::{Server, Setup};
 
 use crate::siege::{MIB, Watch, rounds};
 
-on_both_storages!(
+on_both_storages!(; postgres_in_long_form:
     headers_without_end_are_hung_up_on,
     requests_that_the_server_is_made_to_reset_are_hung_up_on,
     pings_whose_answers_nobody_reads_take_no_memory,

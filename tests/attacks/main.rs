@@ -1,6 +1,7 @@
 //! Attacks of one client on a real server, and what another client and the machine notice of them.
 //!
 //! Every attack runs in seconds; `BACKSTITCH_ATTACKS=n` repeats it n times, or makes it n times as large.
+//! What is the same code on either storage is attacked on SQLite alone, and on Postgres where ignored tests are asked for.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

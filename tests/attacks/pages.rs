@@ -14,7 +14,7 @@ use test_support::server::{Server, Setup};
 use crate::http2::Connection;
 use crate::siege::{MIB, Watch};
 
-on_both_storages!(
+on_both_storages!(; postgres_in_long_form:
     a_foreign_page_is_refused_with_every_method_before_its_body_is_read,
     a_foreign_page_embeds_nothing_and_cancels_no_run_by_a_link,
     pages_of_this_machine_and_of_the_server_itself_may_call_in_open_mode,

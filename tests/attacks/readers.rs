@@ -14,7 +14,7 @@ use crate::http2::Connection;
 use crate::lists::thread_of_texts;
 use crate::siege::{MIB, Memory, Waits, Watch, rounds};
 
-on_both_storages!(
+on_both_storages!(; postgres_in_long_form:
     unread_streams_are_cut_off_before_they_take_the_memory,
     unread_streams_of_one_principal_leave_those_of_others_alone,
     streams_with_a_window_of_zero_do_not_stay,

@@ -19,11 +19,12 @@ use crate::locks::{Closed, Gate, reached};
 use crate::siege::{MIB, Watch};
 
 on_both_storages!(
+    who_waits_too_long_for_a_slot_is_refused_and_nothing_of_the_request_has_happened,
+    who_waits_too_long_for_its_connection_is_refused_and_probes_wait_on;
+    postgres_in_long_form:
     so_many_requests_of_one_connection_are_worked_on_and_the_next_waits,
     so_many_requests_are_worked_on_half_of_them_of_one_principal_and_the_next_waits,
     so_many_requests_of_one_principal_are_worked_on_as_its_share_is,
-    who_waits_too_long_for_a_slot_is_refused_and_nothing_of_the_request_has_happened,
-    who_waits_too_long_for_its_connection_is_refused_and_probes_wait_on,
 );
 
 /// Clients, each with the path of a thread of its own.

@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::http2::Connection;
 use crate::siege::{MIB, Watch, rounds};
 
-on_both_storages!(
+on_both_storages!(; postgres_in_long_form:
     small_responses_that_nobody_reads_take_memory_of_their_client,
     responses_to_changes_that_nobody_reads_take_memory_of_their_client,
     errors_that_nobody_reads_end_without_a_response,

@@ -16,9 +16,10 @@ use crate::siege::{MIB, Watch, rounds, until_idle};
 
 on_both_storages!(
     what_a_log_costs_is_known,
+    idle_streams_take_little_memory;
+    postgres_in_long_form:
     clients_that_never_read_take_little_memory_and_hold_up_nobody,
     streams_that_nobody_reads_are_closed,
-    idle_streams_take_little_memory,
 );
 
 /// A run that emits so many tokens.

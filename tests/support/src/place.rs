@@ -68,21 +68,32 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-/// Makes two tests of every named function `fn(&Place)`: one per storage.
+/// Makes two tests of every named function `fn(&Place)`: one per storage. Of those behind `postgres_in_long_form:` the
+/// one on Postgres is ignored, and runs where ignored tests are asked for: what they are about is the same code on
+/// either storage.
 #[macro_export]
 macro_rules! on_both_storages {
-    ($($name:ident),+ $(,)?) => {
+    ($($name:ident),* $(,)? $(; postgres_in_long_form: $($long:ident),+ $(,)?)?) => {
         mod sqlite {
             $(#[test]
             fn $name() {
                 super::$name(&$crate::place::Place::sqlite());
-            })+
+            })*
+            $($(#[test]
+            fn $long() {
+                super::$long(&$crate::place::Place::sqlite());
+            })+)?
         }
         mod postgres {
             $(#[test]
             fn $name() {
                 super::$name(&$crate::place::Place::postgres());
-            })+
+            })*
+            $($(#[test]
+            #[ignore = "in the long form: the same code as on SQLite"]
+            fn $long() {
+                super::$long(&$crate::place::Place::postgres());
+            })+)?
         }
     };
 }
