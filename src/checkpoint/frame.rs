@@ -25,7 +25,9 @@ mod writes;
 #[cfg(test)]
 pub(super) mod tests;
 
-pub use decode::{Chains, Decoded, decode, decode_pending, decode_row, with_row, with_writes};
+pub use decode::{
+    Chains, Decoded, channel_value, decode, decode_pending, decode_row, with_row, with_writes,
+};
 use text::{fits_envelope, versions_text, without_nul};
 pub use text::{metadata_as_stored, versions_of};
 pub use writes::{decode_control, encode_writes, references};

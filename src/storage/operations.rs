@@ -72,7 +72,9 @@ pub(super) mod types {
         tree::{
             Copied, NewCopy, NewThread, Outcome, Thread, ThreadWithCheckpoint, ThreadWithLevel,
             members::{Access, Level, Members},
-            projection::{Progress, Projection, ProjectionStep},
+            projection::{
+                ChannelKey, ChannelLimits, ChannelRows, Progress, Projection, ProjectionStep,
+            },
             search::{Listed, ThreadFilter, ThreadPage},
             store::rows::{
                 Branch, BranchEnd, ForkCursor, MessageNode, NewEvent, OpenRun, PathNode,
@@ -131,6 +133,7 @@ macro_rules! tree_reads {
     ($run:ident for $session:ty) => {
         implement! { mut $run for $session: $crate::tree::Read {
             lookup::thread_row(id: ThreadId) -> Option<ThreadRow>;
+            lookup::thread_rows([&] ids: Vec<ThreadId>) -> Vec<ThreadRow>;
             family::relatives(tree: TreeId, after: ForkCursor, limit: usize) -> Vec<Relative>;
             family::relative_sizes(tree: TreeId, after: ForkCursor, limit: usize) -> Vec<u64>;
             family::forks(tree: TreeId, thread: ThreadId, limit: usize) -> Vec<ThreadRow>;
@@ -151,6 +154,7 @@ macro_rules! tree_reads {
             family::nodes(tree: TreeId, [&] ids: Vec<NodeId>) -> Vec<MessageNode>;
             family::paths_to(tree: TreeId, [&] ends: Vec<NodeId>, limit: usize) -> Vec<PathNode>;
             index::nodes_of(tree: TreeId, [&] ids: Vec<Arc<str>>) -> Vec<MessageNode>;
+            index::nodes_of_trees([&] messages: Vec<(TreeId, Arc<str>)>) -> Vec<(TreeId, MessageNode)>;
             index::chain(tree: TreeId, start: NodeId, limit: usize) -> Vec<MessageNode>;
             index::children(tree: TreeId, parent: Option<NodeId>) -> Vec<MessageNode>;
             index::segment(tree: TreeId, end: NodeId, after: i32, limit: usize) -> Vec<MessageNode>;
@@ -161,6 +165,7 @@ macro_rules! tree_reads {
             outline::own_nodes(tree: TreeId, thread: ThreadId, after: i32, limit: usize) -> Vec<MessageNode>;
 
             events::events(tree: TreeId, thread: ThreadId, after: i64, limit: usize) -> Vec<ThreadEvent>;
+            events::events_of_threads([&] after: Vec<(TreeId, ThreadId, i64)>, limit: usize, most: u64) -> Vec<ThreadEvent>;
             events::event_weights(tree: TreeId, thread: ThreadId, after: i64, limit: usize) -> Vec<(i64, u64)>;
             events::naming_events(tree: TreeId, [&] branches: Vec<BranchId>) -> Vec<ThreadEvent>;
 
@@ -392,6 +397,7 @@ macro_rules! projection_operations {
         implement! { $run for $store: $crate::tree::projection::Store {
             read projections::behind(after: Option<ThreadId>, limit: usize) -> (Vec<ThreadId>, Option<ThreadId>);
             read projections::progress([&] threads: Vec<ThreadId>) -> Vec<Progress>;
+            read checkpoints::channels([&] keys: Vec<ChannelKey>, most: ChannelLimits) -> Vec<ChannelRows>;
             store projections::apply([&] steps: Vec<ProjectionStep>) -> ();
             write projections::reset(projection: Option<Projection>, thread: Option<ThreadId>) -> ();
         }}

@@ -5,6 +5,7 @@ mod list;
 pub(super) mod lookup;
 mod post;
 mod send;
+pub(super) mod sources;
 
 use std::sync::Arc;
 

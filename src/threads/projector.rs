@@ -1,17 +1,25 @@
 //! Brings the tables that are derived from events up to date: soon after this process writes
 //! events, each second for those of others, and at once for a reader that waits.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+mod batch;
+mod failures;
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::FutureExt;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::{Error, Result, Service, messages::lookup::PageMemory};
+use self::failures::Failures;
+use super::{Error, Result, Service};
 use crate::{
     id::ThreadId,
     tree::{
         self,
-        projection::{Progress, Projection, ProjectionStep, project, since_newest_message},
+        projection::{Progress, Projection, ProjectionStep},
     },
 };
 
@@ -27,8 +35,6 @@ const LONGEST: Duration = Duration::from_secs(60);
 const REMEMBERED: usize = 10_000;
 /// Threads in one round.
 const ROUND: usize = 64;
-/// Events of a thread in one step.
-const EVENTS: usize = 500;
 /// How often one slice of all threads is polled for events that others wrote.
 const POLL: Duration = Duration::from_secs(1);
 /// Threads in such a slice.
@@ -131,82 +137,90 @@ impl Service {
     /// The storage failed.
     async fn derive(&self, threads: &[ThreadId]) -> Result<Vec<(ThreadId, Error)>> {
         let projections = &self.shared.parts.projections;
+        // No response shows what is read for the tables, and they are the same whoever waits for them: what is too
+        // large for a client is not left out.
+        let taken = Arc::default();
+        let reader = Self {
+            memory: Some(self.shared.states.read_by_server(&taken)),
+            ..self.clone()
+        };
         let mut left: HashSet<ThreadId> = threads.iter().copied().collect();
-        let mut failures = vec![];
-        let mut has_waited = false;
+        let mut failures = Failures::default();
         while !left.is_empty() {
             let found = projections.progress(left.iter().copied().collect()).await?;
             left.clear();
-            let mut steps = Vec::new();
+            let mut behind = Vec::new();
             for progress in found.iter().filter(|progress| !progress.reached(None)) {
-                match self.steps(progress, &mut steps).await {
-                    Ok(true) => {}
+                match self.has_its_rows(progress).await {
+                    Ok(true) => behind.push(progress),
                     Ok(false) => {
                         left.insert(progress.thread);
                     }
-                    // It may be so with all of them, one after the other.
-                    Err(Error::Storage(error)) if error.may_pass() && has_waited => {
-                        return Err(error.into());
-                    }
-                    Err(error) => {
-                        has_waited |= matches!(&error, Error::Storage(error) if error.may_pass());
-                        failures.push((progress.thread, error));
-                    }
+                    Err(error) => failures.add(&[progress], error)?,
                 }
             }
+            let steps = reader.steps(behind, &mut failures).await?;
             if steps.is_empty() {
                 break;
             }
+            let last = found
+                .iter()
+                .map(|progress| (progress.thread, progress.last));
+            let last: HashMap<ThreadId, i64> = last.collect();
+            let unfinished = steps
+                .iter()
+                .filter(|step| last.get(&step.thread).is_some_and(|last| step.to < *last));
+            left.extend(unfinished.map(|step| step.thread));
             projections.apply(steps).await?;
         }
-        Ok(failures)
+        Ok(failures.into())
     }
 
-    /// The next step of every table that is behind; whether these bring all of them up to date with what
-    /// `progress` knows of.
-    async fn steps(&self, progress: &Progress, steps: &mut Vec<ProjectionStep>) -> Result<bool> {
+    /// Whether the table has the row that its offset is of; else the thread begins anew.
+    async fn has_its_rows(&self, progress: &Progress) -> Result<bool> {
         let heads = Projection::Heads;
         let known = progress.head.as_ref().map_or(0, |head| head.number);
-        if known != progress.offsets[heads.index()] {
+        let is_there = known == progress.offsets[heads.index()];
+        if !is_there {
             // Somebody emptied the table without its offsets.
             let projections = &self.shared.parts.projections;
             projections
                 .reset(Some(heads), Some(progress.thread))
                 .await?;
-            return Ok(false);
         }
-        let mut read = self.shared.parts.tree.reader().await?;
-        let Some(thread) = read.thread_row(progress.thread).await? else {
-            return Ok(true);
-        };
-        let start = progress.offsets[heads.index()];
-        let events = read
-            .events(progress.tree, progress.thread, start, EVENTS)
-            .await?;
-        let Some(last) = events.last() else {
-            return Ok(true);
-        };
-        let newest = since_newest_message(&events);
-        // No response shows what is read for the tables, and they are the same whoever waits for them: what is too
-        // large for a client is not left out.
-        let taken = Arc::default();
-        let apart = Self {
-            memory: Some(self.shared.states.read_by_server(&taken)),
-            ..self.clone()
-        };
-        let mut page = PageMemory::new(None);
-        let (messages, _) = apart
-            .event_messages(read.as_mut(), &thread, newest, (&mut page, usize::MAX))
-            .await?;
-        let head = progress.head.as_ref();
-        steps.push(ProjectionStep {
-            tree: progress.tree,
-            thread: progress.thread,
-            from: start,
-            to: last.number,
-            head: project(head, &events, |event| messages.get(&event.number)),
-        });
-        Ok(last.number >= progress.last)
+        Ok(is_there)
+    }
+
+    /// The next steps of threads, which are read together. What fails for all of them is read in halves, so that in the
+    /// end it fails for those alone of which it is the fault.
+    async fn steps(
+        &self,
+        threads: Vec<&Progress>,
+        failures: &mut Failures,
+    ) -> Result<Vec<ProjectionStep>> {
+        let mut steps = Vec::with_capacity(threads.len());
+        let mut batches = VecDeque::from([threads]);
+        while let Some(mut batch) = batches.pop_front() {
+            match self.logs(&batch).await {
+                Ok(logs) => {
+                    for log in logs {
+                        let progress = log.progress;
+                        match self.step(log).await {
+                            Ok(step) => steps.push(step),
+                            Err(error) => failures.add(&[progress], error)?,
+                        }
+                    }
+                }
+                Err(error) => {
+                    failures.add(&batch, error)?;
+                    if batch.len() > 1 {
+                        let second = batch.split_off(batch.len() / 2);
+                        batches.extend([batch, second]);
+                    }
+                }
+            }
+        }
+        Ok(steps)
     }
 
     /// Waits until the tables are up to date with the requested events of threads.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Result, Service, messages::lookup::unchanging};
+use super::{Result, Service, messages::sources::unchanging};
 use crate::{
     id::{CheckpointId, ThreadId},
     time::Timestamp,

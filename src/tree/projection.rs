@@ -16,10 +16,12 @@ use crate::{
     id::{ThreadId, TreeId},
 };
 
+mod channels;
 mod rows;
 #[cfg(test)]
 mod tests;
 
+pub use channels::{ChannelKey, ChannelLimits, ChannelRows, OneChannel};
 pub use rows::{is_text, preview, project, since_newest_message};
 
 /// The tables.
@@ -123,6 +125,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// How far the tables have read these threads. Deleted threads are left out.
     async fn progress(&self, threads: Vec<ThreadId>) -> Result<Vec<Progress>, Error>;
+
+    /// What is stored of channels of states, in the order of the keys.
+    async fn channels(
+        &self,
+        keys: Vec<ChannelKey>,
+        most: ChannelLimits,
+    ) -> Result<Vec<ChannelRows>, Error>;
 
     /// Writes steps, each one completely or, when its offset has changed, not at all.
     async fn apply(&self, steps: Vec<ProjectionStep>) -> Result<(), Error>;

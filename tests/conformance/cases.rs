@@ -2,6 +2,7 @@
 
 pub mod assistants;
 pub mod backend;
+pub mod batches;
 pub mod branches;
 pub mod commits;
 pub mod copies;

@@ -71,6 +71,12 @@ macro_rules! backend {
                 a_page_has_everything_of_the_checkpoints_that_are_there
                 an_envelope_in_json_comes_back_as_it_was
             );
+            backend!(@room $open, batches:
+                threads_are_read_at_once_with_their_graphs
+                events_of_several_threads_are_read_within_limits
+                nodes_of_messages_are_read_with_their_trees
+                channels_of_several_states_are_read_within_limits
+            );
             backend!(@room $open, expiry:
                 a_thread_expires_some_time_after_its_last_change
                 an_expired_thread_is_taken_once_and_looked_at_in_a_transaction

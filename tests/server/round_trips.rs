@@ -14,6 +14,7 @@ use test_support::postgres::{Cluster, Database};
 use test_support::server::Setup;
 use test_support::talk::{background, until, with};
 
+mod derived;
 mod proxy;
 mod warm;
 

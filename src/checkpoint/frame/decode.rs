@@ -11,7 +11,7 @@ use crate::{
         BlobRow, Checkpoint, CheckpointRow, Error, Pending, Stored, Version, Versions, WriteRow,
         codec::{
             self,
-            envelope::{self, Updated},
+            envelope::{self, Envelope, Updated},
         },
         delta,
     },
@@ -51,12 +51,7 @@ pub fn decode_row(
     chains: &Chains<'_>,
 ) -> Result<Decoded, Error> {
     let corrupt = |what: String| Error::Corrupt(format!("checkpoint {}: {what}", row.id));
-    let envelope = if row.envelope.first() == Some(&b'{') {
-        json::read(&row.envelope)
-    } else {
-        envelope::decode(&row.envelope).map_err(|error| error.to_string())
-    };
-    let envelope = envelope.map_err(|error| corrupt(format!("envelope: {error}")))?;
+    let envelope = read_envelope(&row.envelope).map_err(&corrupt)?;
     let versions = envelope.versions.into_owned();
     let mut values: BTreeMap<Arc<str>, Value> = envelope.values.into_iter().collect();
     let mut frame = Frame::default();
@@ -93,6 +88,36 @@ pub fn decode_row(
         writes,
         references,
     })
+}
+
+fn read_envelope(bytes: &[u8]) -> Result<Envelope<'static>, String> {
+    let envelope = if bytes.first() == Some(&b'{') {
+        json::read(bytes)
+    } else {
+        envelope::decode(bytes).map_err(|error| error.to_string())
+    };
+    envelope.map_err(|error| format!("envelope: {error}"))
+}
+
+/// The value of one channel of a checkpoint with this envelope, if it has one.
+///
+/// # Errors
+/// A row that this version cannot read.
+pub fn channel_value(
+    envelope: &[u8],
+    channel: &str,
+    chains: &Chains<'_>,
+) -> Result<Option<Value>, String> {
+    let envelope = read_envelope(envelope)?;
+    let mut short = envelope.values.into_iter();
+    if let Some((_, value)) = short.find(|(name, _)| **name == *channel) {
+        return Ok(Some(value));
+    }
+    let Some(version) = envelope.versions.get(channel) else {
+        return Ok(None);
+    };
+    let found = chains.resolve(channel, *version)?;
+    Ok(found.map(|found| found.value))
 }
 
 /// The pending writes of a checkpoint, which belong to the columns of its row; nothing else of it is decoded.

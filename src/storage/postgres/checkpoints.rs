@@ -83,6 +83,7 @@ o AS (
 }
 
 pub(crate) mod blobs;
+mod channels;
 pub(crate) mod commit;
 mod flush;
 mod list;
@@ -92,10 +93,11 @@ mod page;
 
 pub(super) use self::{
     blobs::blobs,
+    channels::channels,
     flush::flush,
     list::list,
     load::{Names, load, row_named, writes_of},
     page::{page, page_of},
 };
 
-statements!(; blobs, commit, flush, list, load, narrow, page);
+statements!(; blobs, channels, commit, flush, list, load, narrow, page);

@@ -145,6 +145,25 @@ SELECT e.thread_id, e.event_number, e.kind, e.payload, f.facts, e.branch_id, e.c
  WHERE e.tree_id = $1 AND e.thread_id = $2 AND e.event_number > $3 ORDER BY e.event_number LIMIT $4"
 );
 
+/// [`AFTER`] for several threads, each up to the first row before which there are rows of `$5` or more.
+const AFTER_OF_THREADS: &str = concat!(
+    "
+SELECT e.* FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) i(tree, thread, number) CROSS JOIN LATERAL (
+  SELECT e.*, sum(e.weight) OVER (ORDER BY e.event_number) - e.weight AS before FROM (
+    SELECT e.thread_id, e.event_number, e.kind, e.payload, f.facts, e.branch_id, e.checkpoint_id, e.run_id, e.message_id, e.created_at,
+           COALESCE(",
+    json_weight!("e.payload::text"),
+    ", 0) + COALESCE(",
+    json_weight!("f.facts::text"),
+    ", 0) AS weight
+      FROM events e LEFT JOIN event_facts f ON f.tree_id = e.tree_id AND f.thread_id = e.thread_id
+       AND f.event_number = e.event_number - CASE WHEN e.kind = ",
+    event_code!(CREATED_AND_FINISHED),
+    " THEN 1 ELSE 0 END
+     WHERE e.tree_id = i.tree AND e.thread_id = i.thread AND e.event_number > i.number ORDER BY e.event_number LIMIT $4) e) e
+ WHERE e.before < $5::bigint ORDER BY e.thread_id, e.event_number"
+);
+
 /// What the rows of [`AFTER`] weigh.
 const WEIGHTS: &str = concat!(
     "
@@ -185,6 +204,23 @@ pub(super) async fn events(
     let params: Params<'_, 4> = [&tree.0, &thread.0, &after, &most];
     let rows = all(db, AFTER, &params, log_row).await?;
     Ok(event::row::events_after(rows, after, limit)?)
+}
+
+/// Events of several threads, those of each after a number and in order.
+pub(super) async fn events_of_threads(
+    db: &Object,
+    after: &[(TreeId, ThreadId, i64)],
+    limit: usize,
+    most: u64,
+) -> Result<Vec<ThreadEvent>> {
+    let trees: Vec<_> = after.iter().map(|(tree, ..)| tree.0).collect();
+    let threads: Vec<_> = after.iter().map(|(_, thread, _)| thread.0).collect();
+    let numbers: Vec<_> = after.iter().map(|(.., number)| *number).collect();
+    let rows_of_each = i64::try_from(limit).unwrap_or(i64::MAX);
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let params: Params<'_, 5> = [&trees, &threads, &numbers, &rows_of_each, &most];
+    let rows = all(db, AFTER_OF_THREADS, &params, log_row).await?;
+    Ok(event::row::events_of_each(rows, after, limit)?)
 }
 
 /// The numbers of the rows of [`events`], and what these weigh.
@@ -236,4 +272,4 @@ fn log_row(row: &Row) -> Result<LogRow, Error> {
     })
 }
 
-statements!(APPEND, AFTER, WEIGHTS, NAMING);
+statements!(APPEND, AFTER, AFTER_OF_THREADS, WEIGHTS, NAMING);

@@ -17,6 +17,7 @@ macro_rules! select {
 }
 
 pub(crate) mod blobs;
+mod channels;
 pub(crate) mod commit;
 mod flush;
 mod list;
@@ -26,6 +27,7 @@ mod page;
 
 pub(super) use self::{
     blobs::blobs,
+    channels::channels,
     commit::commit_all,
     flush::flush,
     list::list,

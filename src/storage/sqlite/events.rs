@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Row, params, types::ValueRef};
 
-use super::columns::{id, id_if, json_map, map_text, one};
+use super::columns::{all, id, id_if, json_map, map_text, one};
 use crate::{
     checkpoint::{Error, Result},
     fail_point,
@@ -95,27 +95,41 @@ pub(super) fn events(
     number: i64,
     limit: usize,
 ) -> Result<Vec<ThreadEvent>> {
-    let rows: Vec<LogRow> = db
-        .prepare_cached(
-            "SELECT e.event_number, e.kind, e.payload, e.branch_id, e.checkpoint_id, e.run_id, \
-             e.message_id, e.created_at, e.thread_id, f.facts FROM events e LEFT JOIN event_facts f \
-               ON f.tree_id = e.tree_id AND f.thread_id = e.thread_id \
-              AND f.event_number = e.event_number - (e.kind = ?5) \
-             WHERE e.tree_id = ?1 AND e.thread_id = ?2 AND e.event_number > ?3 \
-             ORDER BY e.event_number LIMIT ?4",
-        )?
-        .query_map(
-            params![
-                tree,
-                thread,
-                number,
-                i64::try_from(limit).unwrap_or(i64::MAX),
-                event_code!(CREATED_AND_FINISHED),
-            ],
-            log_row,
-        )?
-        .collect::<Result<_, _>>()?;
+    let most = i64::try_from(limit).unwrap_or(i64::MAX);
+    let both = event_code!(CREATED_AND_FINISHED);
+    let params = params![tree, thread, number, most, both];
+    let rows = all(db, AFTER, params, log_row)?;
     event::row::events_after(rows, number, limit)
+}
+
+const AFTER: &str = "SELECT e.event_number, e.kind, e.payload, e.branch_id, e.checkpoint_id, e.run_id, \
+     e.message_id, e.created_at, e.thread_id, f.facts FROM events e LEFT JOIN event_facts f \
+       ON f.tree_id = e.tree_id AND f.thread_id = e.thread_id \
+      AND f.event_number = e.event_number - (e.kind = ?5) \
+     WHERE e.tree_id = ?1 AND e.thread_id = ?2 AND e.event_number > ?3 \
+     ORDER BY e.event_number LIMIT ?4";
+
+/// Events of several threads, those of each after a number and in order.
+pub(super) fn events_of_threads(
+    db: &Connection,
+    after: &[(TreeId, ThreadId, i64)],
+    limit: usize,
+    most: u64,
+) -> Result<Vec<ThreadEvent>> {
+    let both = event_code!(CREATED_AND_FINISHED);
+    let mut found = Vec::new();
+    for (tree, thread, number) in after {
+        let (mut count, mut sum) = (0, 0);
+        for (_, weight) in event_weights(db, *tree, *thread, *number, limit)? {
+            if sum >= most {
+                break;
+            }
+            (count, sum) = (count + 1, sum.saturating_add(weight));
+        }
+        let params = params![tree, thread, number, count, both];
+        found.extend(all(db, AFTER, params, log_row)?);
+    }
+    event::row::events_of_each(found, after, limit)
 }
 
 /// What the rows of [`events`] weigh.

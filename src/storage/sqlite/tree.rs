@@ -22,6 +22,10 @@ macro_rules! thread_columns {
 const THREAD_COLUMNS: &str = thread_columns!("t.metadata");
 const WITHOUT_METADATA: &str = thread_columns!("json_object()");
 
+/// With the graph as the only part of it that is read.
+const WITH_GRAPH: &str =
+    thread_columns!("json_object('graph_id', json(t.metadata -> '$.graph_id'))");
+
 /// The columns of a checkpoint as a point of its tree, of the row `c`.
 const POINT_COLUMNS: &str = "c.checkpoint_id, c.parent_checkpoint_id, c.depth, c.thread_id, c.branch_id, \
          c.last_node_id, c.event_number, c.run_id, c.source, c.step, c.created_at";

@@ -13,12 +13,14 @@ use crate::{
         shared::memory::ReadMemory,
     },
     store::memory::ItemMemory,
-    threads::{Result, Service},
+    threads::{
+        Result, Service,
+        messages::sources::{Source, message_ids, run_of, sources},
+    },
     tree::{
         self, Read,
         messages::content::MessageContents,
-        projection::is_text,
-        store::rows::{MessageChange, MessageNode, ThreadEvent, ThreadRow},
+        store::rows::{ThreadEvent, ThreadRow},
     },
     value::Value,
 };
@@ -88,10 +90,15 @@ impl MessageLookup<'_> {
         }
         self.budget -= 1;
         let messages = self.values.messages_if_small(at).await?.unwrap_or_default();
-        let mut found = by_id(messages.all());
+        self.insert(at, messages.all());
+        Ok(())
+    }
+
+    /// Adds the messages of a state, which is not loaded then.
+    pub fn insert(&mut self, at: CheckpointId, messages: &[Value]) {
+        let mut found = by_id(messages);
         found.retain(|id, _| self.wanted.contains(id));
         self.states.insert(at, found);
-        Ok(())
     }
 
     /// Whether a state is still to be loaded.
@@ -150,40 +157,40 @@ impl Service {
         events: &[ThreadEvent],
         (page, most): (&mut PageMemory, usize),
     ) -> Result<(HashMap<i64, Value>, usize)> {
-        let ids: HashSet<Arc<str>> = events
-            .iter()
-            .filter(|event| is_text(event))
-            .filter_map(|event| event.message_id.clone())
-            .collect();
+        let ids = message_ids(events);
         if ids.is_empty() {
             return Ok((HashMap::new(), events.len()));
         }
         let nodes = read
             .nodes_of(thread.tree, ids.iter().cloned().collect())
             .await?;
-        let fixed = unchanging(&nodes);
-        let mut lookup = self.message_lookup(thread, ids);
-        // The newest state of each branch has most of the messages that never changed.
-        let mut newest: HashMap<_, CheckpointId> = HashMap::new();
-        for event in events {
-            if let Some(checkpoint) = event.checkpoint {
-                let known = newest.entry(event.branch).or_insert(checkpoint);
-                *known = (*known).max(checkpoint);
-            }
-        }
+        let sources = sources(&nodes, events);
+        let lookup = &mut self.message_lookup(thread, ids);
+        let found = self.sourced_messages(read, thread, (events, &sources), lookup, (page, most));
+        found.await
+    }
+
+    /// [`event_messages`](Self::event_messages) out of the sources of the events.
+    ///
+    /// # Errors
+    /// As [`event_messages`](Self::event_messages).
+    pub(crate) async fn sourced_messages(
+        &self,
+        read: &mut dyn Read,
+        thread: &ThreadRow,
+        (events, sources): (&[ThreadEvent], &[Option<Source>]),
+        lookup: &mut MessageLookup<'_>,
+        (page, most): (&mut PageMemory, usize),
+    ) -> Result<(HashMap<i64, Value>, usize)> {
         let (mut found, mut bytes) = (HashMap::new(), 0);
-        for (index, event) in events.iter().enumerate() {
+        for (index, (event, source)) in events.iter().zip(sources).enumerate() {
             if bytes > most {
                 return Ok((found, index));
             }
-            if !is_text(event) {
-                continue;
-            }
-            let Some(id) = &event.message_id else {
+            let Some(Source { id, at, newest }) = source else {
                 continue;
             };
-            let at = event.checkpoint.or_else(|| first(&nodes, event));
-            let Some(at) = at else {
+            let Some(at) = *at else {
                 if let Some(message) = self.queued(read, thread, event).await? {
                     page.weight += message.memory() as u64 / IN_MEMORY;
                     page.begin(0)?;
@@ -193,10 +200,8 @@ impl Service {
                 continue;
             };
             let mut message = None;
-            if fixed.contains(id) {
-                if let Some(newest) = newest.get(&event.branch) {
-                    lookup.load_for(page, *newest).await?;
-                }
+            if let Some(newest) = newest {
+                lookup.load_for(page, *newest).await?;
                 message = lookup.any(id);
             }
             if message.is_none() {
@@ -240,41 +245,4 @@ impl Service {
         });
         Ok(found.await?.flatten())
     }
-}
-
-/// Messages that have one content on every path.
-pub(crate) fn unchanging(nodes: &[MessageNode]) -> HashSet<Arc<str>> {
-    let (mut once, mut more) = (HashSet::new(), HashSet::new());
-    for node in nodes {
-        let repeated = match node.change {
-            MessageChange::Add => !once.insert(node.message_id.clone()),
-            MessageChange::Edit => true,
-            MessageChange::Remove => false,
-        };
-        if repeated {
-            more.insert(node.message_id.clone());
-        }
-    }
-    once.retain(|id| !more.contains(id));
-    once
-}
-
-/// The first checkpoint with the message of an event that was written before it.
-fn first(nodes: &[MessageNode], event: &ThreadEvent) -> Option<CheckpointId> {
-    let of = |node: &&MessageNode| Some(&node.message_id) == event.message_id.as_ref();
-    let own = nodes
-        .iter()
-        .filter(of)
-        .find(|node| node.thread == event.thread && node.event_number == Some(event.number));
-    let added = || {
-        let added = nodes.iter().filter(of);
-        let mut added =
-            added.filter(|node| node.thread == event.thread && node.change == MessageChange::Add);
-        added.next_back()
-    };
-    own.or_else(added).map(|node| node.checkpoint)
-}
-
-fn run_of(event: &ThreadEvent) -> Option<crate::id::RunId> {
-    event.payload.get("run_id")?.as_str()?.parse().ok()
 }

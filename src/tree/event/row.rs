@@ -1,7 +1,7 @@
 //! Rows of a thread's log: an event each, or two about one run that follow each other in one transaction.
 //! Such a row has the number of the second one; the first one has the number before.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use super::{
     CHECKPOINT_CREATED, EncodedEvent, RUN_ENQUEUED, RUN_FINISHED, RUN_STARTED, codes::event_code,
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     checkpoint::Error,
-    id::{BranchId, CheckpointId, RunId, ThreadId},
+    id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
     time::Timestamp,
     tree::store::rows::{NewEvent, ThreadEvent},
     value::Map,
@@ -175,6 +175,35 @@ pub fn events_after(
     }
     found.retain(|event| event.number > number);
     found.truncate(limit);
+    Ok(found)
+}
+
+/// [`events_after`] for rows of several threads, those of a thread one after the other: of each at most `limit` events
+/// after its number.
+///
+/// # Errors
+/// The number of a row is not one of a type.
+pub fn events_of_each(
+    rows: Vec<LogRow>,
+    after: &[(TreeId, ThreadId, i64)],
+    limit: usize,
+) -> Result<Vec<ThreadEvent>, Error> {
+    let numbers: HashMap<ThreadId, i64> = after
+        .iter()
+        .map(|(_, thread, number)| (*thread, *number))
+        .collect();
+    let mut by_thread: Vec<(ThreadId, Vec<LogRow>)> = vec![];
+    for row in rows {
+        match by_thread.last_mut() {
+            Some((thread, rows)) if *thread == row.thread => rows.push(row),
+            _ => by_thread.push((row.thread, vec![row])),
+        }
+    }
+    let mut found = vec![];
+    for (thread, rows) in by_thread {
+        let number = numbers.get(&thread).copied().unwrap_or(0);
+        found.extend(events_after(rows, number, limit)?);
+    }
     Ok(found)
 }
 

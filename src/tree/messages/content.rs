@@ -80,14 +80,20 @@ impl MessageContents<'_> {
 
     /// The messages of a state.
     pub fn of_state(&self, decoded: &Decoded) -> MessageList {
-        let list = decoded.checkpoint.values.get(&self.channel);
-        MessageList(list.cloned().unwrap_or_default())
+        decoded.checkpoint.values.get(&self.channel).cloned().into()
     }
 }
 
 /// The messages of a state.
 #[derive(Clone, Debug, Default)]
 pub struct MessageList(Value);
+
+impl From<Option<Value>> for MessageList {
+    /// Those of the value of a channel; none without one.
+    fn from(value: Option<Value>) -> Self {
+        Self(value.unwrap_or_default())
+    }
+}
 
 impl MessageList {
     /// All of them.

@@ -19,6 +19,9 @@ use crate::{
 pub trait Read: Send {
     /// A thread, or the tombstone of a deleted one.
     async fn thread_row(&mut self, id: ThreadId) -> Result<Option<ThreadRow>, Error>;
+    /// These threads and tombstones, in any order, without those that are not there. Of their metadata the graph alone
+    /// is read.
+    async fn thread_rows(&mut self, ids: Vec<ThreadId>) -> Result<Vec<ThreadRow>, Error>;
     /// The living forks of a tree behind a position, oldest first, at most `limit` of them. The first
     /// thread of the tree is no fork.
     async fn relatives(
@@ -110,6 +113,11 @@ pub trait Read: Send {
         tree: TreeId,
         ids: Vec<Arc<str>>,
     ) -> Result<Vec<MessageNode>, Error>;
+    /// [`nodes_of`](Self::nodes_of) for messages of several trees: each node with its tree, newest checkpoint first.
+    async fn nodes_of_trees(
+        &mut self,
+        messages: Vec<(TreeId, Arc<str>)>,
+    ) -> Result<Vec<(TreeId, MessageNode)>, Error>;
     /// The chain of `add` nodes from `start` towards the first message: newest first, at most
     /// `limit` rows.
     async fn chain(
@@ -133,6 +141,15 @@ pub trait Read: Send {
         thread: ThreadId,
         after: i64,
         limit: usize,
+    ) -> Result<Vec<ThreadEvent>, Error>;
+
+    /// Events of several threads, each after a number: those of a thread in order, at most `limit` of them, and none in
+    /// a row before which there are rows of that thread that weigh `most` or more.
+    async fn events_of_threads(
+        &mut self,
+        after: Vec<(TreeId, ThreadId, i64)>,
+        limit: usize,
+        most: u64,
     ) -> Result<Vec<ThreadEvent>, Error>;
 
     /// The numbers of the rows that have these events, and what their payloads weigh, without reading them: a row has up

@@ -13,7 +13,7 @@ use backstitch::{
     id::{BranchId, CheckpointId, RunId, TaskId, ThreadId, TreeId},
     runs::{self, Created, Finish, NewRun, Run, Status},
     stream::log::Log,
-    tree::{self, Outcome, event},
+    tree::{self, Outcome, event, projection},
     value::{Map, Value},
     webhooks::outbox,
 };
@@ -31,6 +31,7 @@ pub struct Backend {
     pub log: Arc<dyn Log>,
     pub assistants: Arc<dyn assistants::Store>,
     pub crons: Arc<dyn crons::Store>,
+    pub projections: Arc<dyn projection::Store>,
     /// Looks into the tables where no trait method does.
     pub probe: Box<dyn Probe>,
     /// The same tables, for whoever reads all of them.

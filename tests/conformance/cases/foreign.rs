@@ -7,7 +7,11 @@ use backstitch::{
     checkpoint::{At, BlobRow, Error, List, NodeRow, PageScope, Query, Slot, Version},
     id::{BranchId, CheckpointId, NodeId, RunId, ThreadId, TreeId},
     runs::Undo,
-    tree::{Outcome, event, store::rows::NewEvent},
+    tree::{
+        Outcome, event,
+        projection::{ChannelKey, ChannelLimits},
+        store::rows::NewEvent,
+    },
     value::Value,
 };
 
@@ -137,7 +141,11 @@ async fn of_the_tree(b: &Backend, tree: TreeId, own: ThreadId, ids: &Ids) -> Fou
             )),*]
         };
     }
-    each! {
+    let messages = vec![(tree, ids.message.into())];
+    let of_trees = text(rows.nodes_of_trees(messages).await);
+    let after = vec![(tree, thread, 0)];
+    let of_threads = text(rows.events_of_threads(after, 99, u64::MAX).await);
+    let mut found = each! {
         point(head)
         path(head, 9)
         visible(own, head)
@@ -166,7 +174,12 @@ async fn of_the_tree(b: &Backend, tree: TreeId, own: ThreadId, ids: &Ids) -> Fou
         own_points(thread, -1, 9)
         inherited_points(head, -1, 9)
         own_nodes(thread, 0, 9)
-    }
+    };
+    found.extend([
+        ("nodes of trees", of_trees),
+        ("events of threads", of_threads),
+    ]);
+    found
 }
 
 async fn of_checkpoints(b: &Backend, own: &Ids, ids: &Ids) -> Found {
@@ -209,7 +222,18 @@ async fn of_checkpoints(b: &Backend, own: &Ids, ids: &Ids) -> Found {
     let waits = b
         .trees
         .pending_interrupts(own.tree, ids.branch, ids.head, 9999);
+    let key = ChannelKey {
+        tree: own.tree,
+        checkpoint: ids.head,
+        channel: CHANNEL.into(),
+    };
+    let any = ChannelLimits {
+        each: u64::MAX,
+        all: u64::MAX,
+    };
+    let channels = text(b.projections.channels(vec![key], any).await);
     vec![
+        ("channels", channels),
         (
             "load by id",
             load(query("", own.thread, At::Id(ids.head))).await,

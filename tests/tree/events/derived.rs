@@ -7,7 +7,8 @@ on_both_storages!(
     scenario_20_derived_tables_are_the_same_after_a_rebuild_under_load,
     a_rebuild_of_one_thread_or_table_is_taken,
     lists_wait_until_they_know_an_event,
-    a_thread_that_cannot_be_read_keeps_no_other_from_the_lists,
+    a_thread_whose_state_cannot_be_read_keeps_no_other_from_the_lists,
+    a_thread_whose_events_cannot_be_read_keeps_no_other_from_the_lists,
 );
 
 const TABLES: [&str; 1] = ["thread_heads"];
@@ -195,7 +196,23 @@ mod probe {
     }
 }
 
-fn a_thread_that_cannot_be_read_keeps_no_other_from_the_lists(place: &Place) {
+fn a_thread_whose_state_cannot_be_read_keeps_no_other_from_the_lists(place: &Place) {
+    let bytes = if place.is_postgres() {
+        "'\\xff'"
+    } else {
+        "x'ff'"
+    };
+    let damage = format!("UPDATE checkpoint_blobs SET blob = {bytes} WHERE tree_id = ");
+    damage_keeps_no_other_from_the_lists(place, &damage);
+}
+
+/// Those of all threads are read together.
+fn a_thread_whose_events_cannot_be_read_keeps_no_other_from_the_lists(place: &Place) {
+    damage_keeps_no_other_from_the_lists(place, "UPDATE events SET kind = 99 WHERE tree_id = ");
+}
+
+/// `damage` changes the rows of the tree whose id follows.
+fn damage_keeps_no_other_from_the_lists(place: &Place, damage: &str) {
     let (mut server, client) = serve(place);
     let threads: Vec<String> = (0..3).map(|_| client.thread()).collect();
     for thread in &threads {
@@ -203,13 +220,12 @@ fn a_thread_that_cannot_be_read_keeps_no_other_from_the_lists(place: &Place) {
     }
     let others = &threads[1..];
     let before = settled(place, &server, &client, &threads);
-    let (id, bytes) = if place.is_postgres() {
-        (format!("'{}'", threads[0]), "'\\xff'")
+    let id = if place.is_postgres() {
+        format!("'{}'", threads[0])
     } else {
-        (format!("x'{}'", threads[0].replace('-', "")), "x'ff'")
+        format!("x'{}'", threads[0].replace('-', ""))
     };
-    let damage = format!("UPDATE checkpoint_blobs SET blob = {bytes} WHERE tree_id = {id}");
-    tables::execute(place, &server, &damage).unwrap();
+    tables::execute(place, &server, &format!("{damage}{id}")).unwrap();
     // It remembers none of the values that it read.
     server.restart();
     let client = Client::of(&server);

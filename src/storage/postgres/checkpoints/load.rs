@@ -74,7 +74,7 @@ pub(super) fn metadata_of(row: &Row, rest: JsonText) -> Result<String, Error> {
 }
 
 /// JSON text is stored with the escapes that a `jsonb` needs.
-fn envelope(bytes: Vec<u8>) -> Vec<u8> {
+pub(super) fn envelope(bytes: Vec<u8>) -> Vec<u8> {
     if bytes.first() == Some(&b'{') {
         JsonText::of_column(&String::from_utf8_lossy(&bytes))
             .0

@@ -24,6 +24,13 @@ const NODES_OF: &str = formatcp!(
      WHERE m.tree_id = $1 AND m.message_id = ANY($2) ORDER BY m.checkpoint_id DESC, m.seq DESC"
 );
 
+/// Messages of several trees.
+const NODES_OF_TREES: &str = formatcp!(
+    "SELECT i.tree AS tree_id, {NODE_COLUMNS} FROM unnest($1::uuid[], $2::text[]) i(tree, message) \
+     CROSS JOIN LATERAL (SELECT * FROM message_nodes m WHERE m.tree_id = i.tree AND m.message_id = i.message OFFSET 0) m \
+     ORDER BY m.checkpoint_id DESC, m.seq DESC"
+);
+
 const CHAIN: &str = formatcp!(
     "WITH RECURSIVE chain AS (
   SELECT {NODE_COLUMNS}, 1 AS n FROM message_nodes m WHERE m.tree_id = $1 AND m.node_id = $2 AND $3 > 0
@@ -75,6 +82,18 @@ pub(super) async fn nodes_of(
 ) -> Result<Vec<MessageNode>> {
     let ids: Vec<Cow<'_, str>> = ids.iter().map(|id| name(id)).collect();
     all(db, NODES_OF, &[&tree.0, &ids], node_of).await
+}
+
+pub(super) async fn nodes_of_trees(
+    db: &Object,
+    messages: &[(TreeId, Arc<str>)],
+) -> Result<Vec<(TreeId, MessageNode)>> {
+    let (trees, ids): (Vec<_>, Vec<Cow<'_, str>>) = messages
+        .iter()
+        .map(|(tree, message)| (tree.0, name(message)))
+        .unzip();
+    let with_tree = |row: &Row| Ok((TreeId(column(row, "tree_id")?), node_of(row)?));
+    all(db, NODES_OF_TREES, &[&trees, &ids], with_tree).await
 }
 
 pub(super) async fn chain(
@@ -140,4 +159,13 @@ pub(super) async fn followers(
     all(db, FOLLOWERS, &[&tree.0, &parents], node_of).await
 }
 
-statements!(NODE, NODES_OF, CHAIN, CHILDREN, FIRST, SEGMENT, FOLLOWERS);
+statements!(
+    NODE,
+    NODES_OF,
+    NODES_OF_TREES,
+    CHAIN,
+    CHILDREN,
+    FIRST,
+    SEGMENT,
+    FOLLOWERS
+);

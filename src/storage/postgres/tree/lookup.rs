@@ -5,7 +5,7 @@ use std::sync::Arc;
 use const_format::formatcp;
 use tokio_postgres::Row;
 
-use super::THREAD_COLUMNS;
+use super::{THREAD_COLUMNS, WITH_GRAPH};
 use crate::{
     checkpoint::Error,
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
@@ -17,6 +17,7 @@ use crate::{
 };
 
 const THREAD: &str = formatcp!("SELECT {THREAD_COLUMNS} FROM threads t WHERE t.thread_id = $1");
+const THREADS: &str = formatcp!("SELECT {WITH_GRAPH} FROM threads t WHERE t.thread_id = ANY($1)");
 
 pub(super) fn thread_of(row: &Row) -> Result<ThreadRow, Error> {
     Ok(ThreadRow {
@@ -42,6 +43,11 @@ pub(super) fn thread_of(row: &Row) -> Result<ThreadRow, Error> {
 
 pub(super) async fn thread_row(db: &Object, id: ThreadId) -> Result<Option<ThreadRow>> {
     one(db, THREAD, &[&id.0], thread_of).await
+}
+
+pub(super) async fn thread_rows(db: &Object, ids: &[ThreadId]) -> Result<Vec<ThreadRow>> {
+    let ids: Vec<_> = ids.iter().map(|id| id.0).collect();
+    all(db, THREADS, &[&ids], thread_of).await
 }
 
 macro_rules! branches {
@@ -145,4 +151,13 @@ pub(super) async fn open_runs(db: &Object, tree: TreeId, thread: ThreadId) -> Re
     .await
 }
 
-statements!(THREAD, BRANCHES, BRANCH, LOCK_BRANCH, TAGS, TAG, OPEN_RUNS);
+statements!(
+    THREAD,
+    THREADS,
+    BRANCHES,
+    BRANCH,
+    LOCK_BRANCH,
+    TAGS,
+    TAG,
+    OPEN_RUNS
+);

@@ -66,6 +66,21 @@ pub(super) fn nodes_of(
     Ok(nodes)
 }
 
+pub(super) fn nodes_of_trees(
+    db: &Connection,
+    messages: &[(TreeId, Arc<str>)],
+) -> Result<Vec<(TreeId, MessageNode)>> {
+    let mut statement = db.prepare_cached(OF_MESSAGE)?;
+    let mut nodes: Vec<(TreeId, MessageNode)> = Vec::new();
+    for (tree, message) in messages {
+        for node in statement.query_map(params![tree, message], read_node)? {
+            nodes.push((*tree, node?));
+        }
+    }
+    nodes.sort_by_key(|(_, node)| std::cmp::Reverse((node.checkpoint, node.seq)));
+    Ok(nodes)
+}
+
 pub(super) const CHAIN: &str = formatcp!(
     "WITH RECURSIVE chain AS (SELECT {NODE_COLUMNS}, 1 AS n \
      FROM message_nodes m WHERE m.tree_id = ?1 AND m.node_id = ?2 AND ?3 > 0 \

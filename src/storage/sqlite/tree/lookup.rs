@@ -3,7 +3,7 @@
 use const_format::formatcp;
 use rusqlite::{Connection, Row, params};
 
-use super::THREAD_COLUMNS;
+use super::{THREAD_COLUMNS, WITH_GRAPH};
 use crate::{
     checkpoint::Result,
     id::{BranchId, ThreadId, TreeId},
@@ -38,6 +38,16 @@ pub(super) const THREAD: &str =
 
 pub(super) fn thread_row(db: &Connection, thread: ThreadId) -> Result<Option<ThreadRow>> {
     one(db, THREAD, [thread], read_thread)
+}
+
+const THREAD_WITH_GRAPH: &str =
+    formatcp!("SELECT {WITH_GRAPH} FROM threads t WHERE t.thread_id = ?1");
+
+pub(super) fn thread_rows(db: &Connection, ids: &[ThreadId]) -> Result<Vec<ThreadRow>> {
+    let found = ids
+        .iter()
+        .map(|thread| one(db, THREAD_WITH_GRAPH, [thread], read_thread));
+    found.filter_map(Result::transpose).collect()
 }
 
 macro_rules! branches {

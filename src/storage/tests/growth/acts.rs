@@ -8,7 +8,10 @@ use crate::{
     checkpoint::{Flush, List, PageScope, Saver, WriteRow},
     id::{CheckpointId, TaskId, ThreadId, TreeId},
     runs::{self, Undo},
-    tree::{self, Copied, NewCopy},
+    tree::{
+        self, Copied, NewCopy,
+        projection::{ChannelKey, ChannelLimits, ChannelRows},
+    },
 };
 
 pub(super) fn thread_of(text: &str) -> ThreadId {
@@ -137,4 +140,15 @@ async fn states<S: Rooms>(store: &S, tree: TreeId, thread: ThreadId, head: Check
     store.page(list(Some("")), scope).await.unwrap();
     let one = store.page_of(tree, "".into(), vec![head], scope);
     one.await.unwrap();
+    let key = ChannelKey {
+        tree,
+        checkpoint: head,
+        channel: "messages".into(),
+    };
+    let any = ChannelLimits {
+        each: 1 << 30,
+        all: 1 << 30,
+    };
+    let found = store.channels(vec![key], any).await.unwrap();
+    assert!(matches!(found[..], [ChannelRows::Read(_)]), "{found:?}");
 }

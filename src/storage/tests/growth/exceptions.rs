@@ -21,6 +21,7 @@ pub(super) const IN_POSTGRES: Kinds = Kinds {
         (
             WHOLE_STATE,
             &[
+                "postgres::checkpoints::channels::CHANNELS",
                 "postgres::checkpoints::list::LIST",
                 "postgres::checkpoints::page::PAGE",
                 "postgres::checkpoints::page::PAGE_OF",
