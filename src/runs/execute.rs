@@ -20,7 +20,7 @@ use tracing::{Instrument, Span};
 pub(crate) use self::engine_request::{command_of, context_properties};
 use self::{
     engine_request::{config_of, input_of, names},
-    reattempt::{AttemptLimit, Reattempt},
+    reattempt::{AttemptLimit, Reattempt, Wish},
 };
 use super::{
     ClaimedRun, Error, Finish, Run, RunHandle, Service, Status,
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     assistants::{self, GraphConfig, Purpose, Registered},
-    checkpoint::Slot,
+    checkpoint::{self, Slot},
     contention::shares,
     engine::{self, Request, Tolerance},
     fail_point,
@@ -185,12 +185,15 @@ impl Service {
             }
             record_end(&span, finished.as_ref());
             let next = match finished {
-                Some(finished)
-                    if !attempts.allows(&finished, self.was_cancelled(&pending.handle)) =>
-                {
+                Some(finished) if !attempts.allows(&finished, self.wish(&pending.handle)) => {
                     break Some(finished);
                 }
-                Some(_) => self.reattempt(&run, &pending.handle, &mut attempts).await,
+                Some(lost) => {
+                    // What it had in memory is read anew.
+                    drop(lost);
+                    self.reattempt(&run, slot, &pending.handle, &mut attempts)
+                        .await
+                }
                 None => Reattempt::HandedOver,
             };
             match next {
@@ -202,6 +205,7 @@ impl Service {
                     publisher.fence();
                     break None;
                 }
+                Reattempt::Cancelled => break Some(Err(checkpoint::Error::TookTooLong.into())),
                 Reattempt::HandedOver => {
                     // The next process continues with what is stored, so readers miss what is not in the log. Those who
                     // wait here learn that the server has stopped.
@@ -236,9 +240,20 @@ impl Service {
         self.publish_result(pending, result);
     }
 
-    /// Whether somebody has cancelled a run, which is not the case where this process stops and leaves it to another.
-    fn was_cancelled(&self, handle: &RunHandle) -> bool {
-        handle.cancel.is_cancelled() && !self.inner.hand_over.is_cancelled()
+    /// Whether somebody has cancelled a run, and nothing else cuts it.
+    pub(super) fn is_cancelled(&self, handle: &RunHandle) -> bool {
+        self.wish(handle) == Wish::Cancel
+    }
+
+    /// What is to become of a run. A process that stops counts first: it cuts its runs as a cancel does.
+    fn wish(&self, handle: &RunHandle) -> Wish {
+        if self.inner.hand_over.is_cancelled() {
+            Wish::HandOver
+        } else if handle.cancel.is_cancelled() {
+            Wish::Cancel
+        } else {
+            Wish::GoOn
+        }
     }
 
     /// The end of an attempt; `None` when the run is left to another process. It stops then at its next await, and the

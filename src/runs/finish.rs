@@ -143,7 +143,7 @@ impl Service {
                         outcome = Outcome::left_with(&finished.next);
                         reason = handle.reason.lock().take();
                     }
-                    Err(failure) if was_cut(&failure, handle) => {
+                    Err(failure) if self.was_cut(&failure, handle) => {
                         (status, outcome) = (Status::Interrupted, Outcome::Interrupted);
                         reason = handle.reason.lock().take();
                     }
@@ -166,7 +166,7 @@ impl Service {
                     Error::Tree(tree::Error::Engine(error)) => error,
                     other => engine::Error::value(other.to_string()),
                 };
-                if was_cut(&failure, handle) {
+                if self.was_cut(&failure, handle) {
                     (status, outcome) = (Status::Interrupted, Outcome::Interrupted);
                     reason = handle.reason.lock().take();
                 } else {
@@ -237,6 +237,12 @@ impl Service {
         }
         self.show_end(handle, &result, frames).await;
         Some(result)
+    }
+
+    /// Whether a run was cancelled while its state could not be read in time: what it would go on with is not known.
+    fn was_cut(&self, failure: &engine::Error, handle: &RunHandle) -> bool {
+        let slow = engine::Error::Storage(checkpoint::Error::TookTooLong);
+        failure.class() == slow.class() && self.is_cancelled(handle)
     }
 
     /// Writes the final row with the last frames of a stream that has a log: those, once they are stored with it. Where the
@@ -385,15 +391,6 @@ fn failure_of(run: &Run, failure: &engine::Error) -> Value {
     map.insert("error", failure.class());
     map.insert("message", message);
     Value::map(map)
-}
-
-/// Whether a run was cancelled while its state could not be read in time: what it would go on with is not known.
-fn was_cut(failure: &engine::Error, handle: &RunHandle) -> bool {
-    let is_slow = matches!(
-        failure,
-        engine::Error::Storage(checkpoint::Error::TookTooLong)
-    );
-    is_slow && handle.cancel.is_cancelled()
 }
 
 /// The status that a failure leaves.

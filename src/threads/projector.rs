@@ -5,7 +5,7 @@ mod batch;
 mod failures;
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -137,13 +137,6 @@ impl Service {
     /// The storage failed.
     async fn derive(&self, threads: &[ThreadId]) -> Result<Vec<(ThreadId, Error)>> {
         let projections = &self.shared.parts.projections;
-        // No response shows what is read for the tables, and they are the same whoever waits for them: what is too
-        // large for a client is not left out.
-        let taken = Arc::default();
-        let reader = Self {
-            memory: Some(self.shared.states.read_by_server(&taken)),
-            ..self.clone()
-        };
         let mut left: HashSet<ThreadId> = threads.iter().copied().collect();
         let mut failures = Failures::default();
         while !left.is_empty() {
@@ -159,10 +152,9 @@ impl Service {
                     Err(error) => failures.add(&[progress], error)?,
                 }
             }
-            let steps = reader.steps(behind, &mut failures).await?;
-            if steps.is_empty() {
-                break;
-            }
+            let mut steps = Vec::with_capacity(behind.len());
+            let read = self.steps(behind, &mut steps, &mut failures).await;
+            let was_last = steps.is_empty();
             let last = found
                 .iter()
                 .map(|progress| (progress.thread, progress.last));
@@ -171,7 +163,14 @@ impl Service {
                 .iter()
                 .filter(|step| last.get(&step.thread).is_some_and(|last| step.to < *last));
             left.extend(unfinished.map(|step| step.thread));
-            projections.apply(steps).await?;
+            if !was_last {
+                projections.apply(steps).await?;
+            }
+            // What was read of others is not lost with it.
+            read?;
+            if was_last {
+                break;
+            }
         }
         Ok(failures.into())
     }
@@ -191,21 +190,23 @@ impl Service {
         Ok(is_there)
     }
 
-    /// The next steps of threads, which are read together. What fails for all of them is read in halves, so that in the
-    /// end it fails for those alone of which it is the fault.
+    /// Adds the next steps of threads, which are read together. What fails for all of them is read in halves, so that in
+    /// the end it fails for those alone of which it is the fault.
     async fn steps(
         &self,
         threads: Vec<&Progress>,
+        steps: &mut Vec<ProjectionStep>,
         failures: &mut Failures,
-    ) -> Result<Vec<ProjectionStep>> {
-        let mut steps = Vec::with_capacity(threads.len());
-        let mut batches = VecDeque::from([threads]);
-        while let Some(mut batch) = batches.pop_front() {
-            match self.logs(&batch).await {
+    ) -> Result<()> {
+        let mut batches = vec![threads];
+        while let Some(mut batch) = batches.pop() {
+            let reader = self.read_by_server();
+            match reader.logs(&batch).await {
                 Ok(logs) => {
                     for log in logs {
                         let progress = log.progress;
-                        match self.step(log).await {
+                        // What one of them takes is free when the next one is read.
+                        match self.read_by_server().step(log).await {
                             Ok(step) => steps.push(step),
                             Err(error) => failures.add(&[progress], error)?,
                         }
@@ -220,7 +221,16 @@ impl Service {
                 }
             }
         }
-        Ok(steps)
+        Ok(())
+    }
+
+    /// A service of its own for one read. No response shows what is read for the tables, and they are the same whoever
+    /// waits for them: what is too large for a client is not left out.
+    fn read_by_server(&self) -> Self {
+        Self {
+            memory: Some(self.shared.states.read_by_server(&Arc::default())),
+            ..self.clone()
+        }
     }
 
     /// Waits until the tables are up to date with the requested events of threads.

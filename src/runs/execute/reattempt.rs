@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::owner_of;
 use crate::{
     assistants::Registered,
-    checkpoint,
+    checkpoint::{self, Slot},
     engine::{self, Finished},
     runs::{ClaimedRun, Error, Run, RunHandle, Service},
     stream::log::ATTEMPT_FRAMES,
@@ -20,9 +20,9 @@ use crate::{
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Attempts in which a read took longer than it may, before the run fails; the pauses between them double, to some five
-/// minutes in all.
-const SLOW_READS: u32 = 7;
+/// Attempts in which a read took longer than it may, before the run fails; the pauses between them double, to some twenty
+/// minutes in all: a database that is slow for a while is waited for.
+const SLOW_READS: u32 = 9;
 const SLOW_PAUSE: Duration = Duration::from_secs(5);
 /// An attempt that lasted as long had got on: what its read is slow for is something new.
 const GOT_ON: Duration = Duration::from_secs(600);
@@ -37,6 +37,18 @@ pub(super) enum Reattempt {
     Fenced,
     /// This process stops before the storage is back: the next one takes the run over.
     HandedOver,
+    /// It was cancelled while a read that took too long was to be attempted again.
+    Cancelled,
+}
+
+/// What is to become of a run while its attempt ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wish {
+    GoOn,
+    /// Somebody has cancelled it.
+    Cancel,
+    /// This process stops: it is left to another.
+    HandOver,
 }
 
 /// Attempts that follow each other because the storage was lost.
@@ -59,15 +71,18 @@ impl AttemptLimit {
         }
     }
 
-    /// Whether an attempt that ended like this is to be made again; not for a read that took too long in a run that
-    /// was cancelled.
-    pub(super) fn allows(&mut self, attempted: &Attempted, is_cancelled: bool) -> bool {
+    /// Whether an attempt that ended like this is to be made again, here or in another process; not for a read that
+    /// took too long in a run that was cancelled.
+    pub(super) fn allows(&mut self, attempted: &Attempted, wish: Wish) -> bool {
         let Some(error) = lost_storage(attempted) else {
             return false;
         };
+        if wish == Wish::HandOver {
+            return true;
+        }
         let now = Instant::now();
         if matches!(error, checkpoint::Error::TookTooLong) {
-            if is_cancelled {
+            if wish == Wish::Cancel {
                 return false;
             }
             if now - self.began >= GOT_ON {
@@ -113,6 +128,7 @@ impl Service {
     pub(super) async fn reattempt(
         &self,
         run: &Run,
+        slot: Slot,
         handle: &RunHandle,
         attempts: &mut AttemptLimit,
     ) -> Reattempt {
@@ -122,17 +138,19 @@ impl Service {
         } else {
             tracing::warn!(run = %run.id, "the storage was lost: the run goes on when it is back");
         }
-        let mut is_cancelled = handle.cancel.is_cancelled();
         loop {
             tokio::select! {
+                biased;
                 () = self.inner.hand_over.cancelled() => return Reattempt::HandedOver,
-                () = tokio::time::sleep(attempts.pause) => {}
                 // Who cancels it does not wait for the end of a long pause.
-                () = handle.cancel.cancelled(), if !is_cancelled => is_cancelled = true,
+                () = handle.cancel.cancelled(), if attempts.slow_reads > 0 => return Reattempt::Cancelled,
+                () = tokio::time::sleep(attempts.pause) => {}
             }
             attempts.pause = LAST_PAUSE.min(attempts.pause * 2);
             if let Err(error) = self.probe().await {
                 tracing::debug!(run = %run.id, %error, "the storage is not back");
+                // What is slow after an outage is slow because of it.
+                attempts.slow_reads = 0;
                 continue;
             }
             let runs = &self.shared.parts.runs;
@@ -144,6 +162,10 @@ impl Service {
                     publisher.begin_attempt(attempt, earlier * ATTEMPT_FRAMES);
                     publisher.own(owner_of(claimed.slot));
                     attempts.began = Instant::now();
+                    if claimed.slot.head != slot.head {
+                        // It got on before its read took too long.
+                        attempts.slow_reads = 0;
+                    }
                     return Reattempt::Claimed(Box::new(claimed));
                 }
                 Ok(None) => return Reattempt::Fenced,
@@ -167,7 +189,7 @@ mod tests {
     async fn attempts(limit: &mut AttemptLimit, lasts: Duration) -> Vec<u64> {
         let slow = failed(checkpoint::Error::TookTooLong);
         let mut pauses = vec![];
-        while pauses.len() < 100 && limit.allows(&slow, false) {
+        while pauses.len() < 100 && limit.allows(&slow, Wish::GoOn) {
             pauses.push(limit.pause.as_secs());
             tokio::time::sleep(limit.pause).await;
             limit.began = Instant::now();
@@ -177,10 +199,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_read_that_takes_too_long_is_attempted_seven_times_with_longer_and_longer_pauses() {
+    async fn a_read_that_takes_too_long_is_attempted_nine_times_with_longer_and_longer_pauses() {
         let mut limit = AttemptLimit::new(Duration::from_secs(36_000));
         let pauses = attempts(&mut limit, Duration::from_secs(5)).await;
-        assert_eq!(pauses, [5, 10, 20, 40, 80, 160]);
+        assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 320, 640]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -196,18 +218,21 @@ mod tests {
         let mut limit = AttemptLimit::new(Duration::from_secs(3600));
         let away = failed(checkpoint::Error::Unavailable("away".to_owned()));
         for _ in 0..100 {
-            assert!(limit.allows(&away, true));
+            assert!(limit.allows(&away, Wish::Cancel));
         }
         tokio::time::sleep(Duration::from_secs(3601)).await;
-        assert!(!limit.allows(&away, false));
+        assert!(!limit.allows(&away, Wish::GoOn));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cancelled_run_is_not_read_for_again() {
+    async fn a_cancelled_run_is_not_read_for_again_and_one_that_is_handed_over_is() {
         let mut limit = AttemptLimit::new(Duration::from_secs(3600));
         let slow = failed(checkpoint::Error::TookTooLong);
-        assert!(limit.allows(&slow, false));
-        assert!(!limit.allows(&slow, true));
+        limit.slow_reads = SLOW_READS;
+        assert!(limit.allows(&slow, Wish::HandOver), "by another process");
+        limit.slow_reads = 0;
+        assert!(limit.allows(&slow, Wish::GoOn));
+        assert!(!limit.allows(&slow, Wish::Cancel));
     }
 
     #[test]

@@ -30,7 +30,7 @@ chain AS (
     weight!("b.type", "b.blob"),
     " AS weight FROM checkpoint_blobs b
      WHERE b.tree_id = p.tree AND b.checkpoint_ns = '' AND b.channel = p.channel AND b.version = p.version LIMIT 1) b
-  UNION ALL
+  UNION
   SELECT k.n, k.tree, b.* FROM chain k
    CROSS JOIN LATERAL (SELECT b.channel, b.version, b.base_version, ",
     weight!("b.type", "b.blob"),
