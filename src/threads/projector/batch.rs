@@ -33,6 +33,8 @@ const EVENTS: usize = 500;
 const EVENTS_AT_ONCE: usize = 2048;
 /// What these weigh at most, but for the first one of each thread.
 const EVENT_BYTES: u64 = 8 << 20;
+/// States that are weighed at once.
+const STATES_AT_ONCE: usize = 256;
 /// States that are small are read at once as long as they weigh at most so much together.
 const STATES: ChannelLimits = ChannelLimits {
     each: AT_ONCE,
@@ -113,10 +115,10 @@ impl Service {
             }
         }
         while !keys.is_empty() {
+            let mut left = keys.split_off(keys.len().min(STATES_AT_ONCE));
+            let count = keys.len() + left.len();
             let wanted: Vec<_> = keys.iter().map(|(_, key)| key.clone()).collect();
             let found = self.shared.parts.projections.channels(wanted, STATES);
-            let count = keys.len();
-            let mut left = Vec::new();
             for ((index, key), rows) in keys.into_iter().zip(found.await?) {
                 let value = match rows {
                     ChannelRows::Missing => None,

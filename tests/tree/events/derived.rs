@@ -8,7 +8,7 @@ on_both_storages!(
     a_rebuild_of_one_thread_or_table_is_taken,
     lists_wait_until_they_know_an_event,
     a_thread_whose_state_cannot_be_read_keeps_no_other_from_the_lists,
-    a_thread_whose_events_cannot_be_read_keeps_no_other_from_the_lists,
+    a_thread_whose_rows_cannot_be_read_keeps_no_other_from_the_lists,
 );
 
 const TABLES: [&str; 1] = ["thread_heads"];
@@ -206,9 +206,10 @@ fn a_thread_whose_state_cannot_be_read_keeps_no_other_from_the_lists(place: &Pla
     damage_keeps_no_other_from_the_lists(place, &damage);
 }
 
-/// Those of all threads are read together.
-fn a_thread_whose_events_cannot_be_read_keeps_no_other_from_the_lists(place: &Place) {
-    damage_keeps_no_other_from_the_lists(place, "UPDATE events SET kind = 99 WHERE tree_id = ");
+/// The rows of all threads are read together.
+fn a_thread_whose_rows_cannot_be_read_keeps_no_other_from_the_lists(place: &Place) {
+    let damage = "UPDATE checkpoint_blobs SET base_version = 'none' WHERE tree_id = ";
+    damage_keeps_no_other_from_the_lists(place, damage);
 }
 
 /// `damage` changes the rows of the tree whose id follows.
