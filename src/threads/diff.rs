@@ -1,5 +1,7 @@
 //! The difference between two states of a thread.
 
+use std::sync::Arc;
+
 use super::{Result, Service};
 use crate::{
     checkpoint::frame::Decoded,
@@ -43,6 +45,8 @@ struct Side {
     values: Map,
     messages: Vec<Value>,
     state: MessageList,
+    /// The checkpoint that it was read from, or is based on.
+    base: Option<(CheckpointId, Arc<Decoded>)>,
 }
 
 impl Service {
@@ -54,8 +58,8 @@ impl Service {
     pub async fn compare(&self, id: ThreadId, from: &Address, to: &Address) -> Result<Difference> {
         let (mut reader, thread) = self.reader(id).await?;
         let read = &mut *reader;
-        let first = self.side(read, &thread, from).await?;
-        let second = self.side(read, &thread, to).await?;
+        let first = self.side(read, &thread, from, None).await?;
+        let second = self.side(read, &thread, to, first.base.as_ref()).await?;
         let values = self.conversation(&thread);
         let channels = diff_channels(&first.values, &second.values, &[&*values.channel]);
         let found = diff_lists(&first.messages, &second.messages, id_of);
@@ -76,24 +80,28 @@ impl Service {
         })
     }
 
+    /// One of the two states; the checkpoint of the other one is not read and decoded twice.
     async fn side(
         &self,
         read: &mut dyn Read,
         thread: &ThreadRow,
         address: &Address,
+        other: Option<&(CheckpointId, Arc<Decoded>)>,
     ) -> Result<Side> {
         let base = resolve::resolve(read, thread, address).await?.base;
         let conversation = self.conversation(thread);
-        let decoded = match base.id() {
-            Some(id) => conversation.decoded(id).await?,
-            None => None,
+        let decoded = match (base.id(), other) {
+            (Some(id), Some((known, decoded))) if id == *known => Some((id, decoded.clone())),
+            (Some(id), _) => conversation.decoded(id).await?.map(|decoded| (id, decoded)),
+            (None, _) => None,
         };
-        let Some(decoded) = decoded else {
+        let Some((id, decoded)) = decoded else {
             return Ok(Side {
                 point: None,
                 values: Map::new(),
                 messages: vec![],
                 state: MessageList::default(),
+                base: None,
             });
         };
         let state = conversation.of_state(&decoded);
@@ -109,6 +117,7 @@ impl Service {
             values,
             messages,
             state,
+            base: Some((id, decoded)),
         })
     }
 

@@ -17,6 +17,7 @@ use self::failures::Failures;
 use super::{Error, Result, Service};
 use crate::{
     id::ThreadId,
+    runs::shared::memory::ResponseMemory,
     tree::{
         self,
         projection::{Progress, Projection, ProjectionStep},
@@ -200,13 +201,13 @@ impl Service {
     ) -> Result<()> {
         let mut batches = vec![threads];
         while let Some(mut batch) = batches.pop() {
-            let reader = self.read_by_server();
+            let taken = Arc::default();
+            let reader = self.read_by_server(&taken);
             match reader.logs(&batch).await {
                 Ok(logs) => {
                     for log in logs {
                         let progress = log.progress;
-                        // What one of them takes is free when the next one is read.
-                        match self.read_by_server().step(log).await {
+                        match reader.step(log).await {
                             Ok(step) => steps.push(step),
                             Err(error) => failures.add(&[progress], error)?,
                         }
@@ -224,11 +225,11 @@ impl Service {
         Ok(())
     }
 
-    /// A service of its own for one read. No response shows what is read for the tables, and they are the same whoever
-    /// waits for them: what is too large for a client is not left out.
-    fn read_by_server(&self) -> Self {
+    /// A service for one read, as long as `taken` is there. No response shows what is read for the tables, and they are
+    /// the same whoever waits for them: what is too large for a client is not left out.
+    fn read_by_server(&self, taken: &Arc<ResponseMemory>) -> Self {
         Self {
-            memory: Some(self.shared.states.read_by_server(&Arc::default())),
+            memory: Some(self.shared.states.read_by_server(taken)),
             ..self.clone()
         }
     }

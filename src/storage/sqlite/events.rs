@@ -120,7 +120,7 @@ pub(super) fn events_of_threads(
     let mut found = Vec::new();
     for (tree, thread, number) in after {
         let (mut count, mut sum) = (0, 0);
-        for (_, weight) in event_weights(db, *tree, *thread, *number, limit)? {
+        for (_, weight) in weights(db, *tree, *thread, *number, limit)? {
             if sum >= most {
                 break;
             }
@@ -153,7 +153,18 @@ pub(super) fn event_weights(
     after: i64,
     limit: usize,
 ) -> Result<Vec<(i64, u64)>> {
+    // What a request reads passes here, and nothing that the server reads by itself.
     fail_point!("events::weights");
+    weights(db, tree, thread, after, limit)
+}
+
+fn weights(
+    db: &Connection,
+    tree: TreeId,
+    thread: ThreadId,
+    after: i64,
+    limit: usize,
+) -> Result<Vec<(i64, u64)>> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let both = event_code!(CREATED_AND_FINISHED);
     let mut statement = db.prepare_cached(WEIGHTS)?;
