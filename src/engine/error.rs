@@ -116,7 +116,7 @@ pub struct ErrorLocation {
 
 /// What clients see of a failure of the storage: what the database says of it is for the log.
 const STORAGE_FAILED: &str = "the storage of this server failed: its log has the cause";
-/// What is shown of a read that took too long as often as a run attempts it.
+/// What clients see when a run has given up a read that took too long at each attempt.
 const READ_LIMIT: &str = "a read of this run takes longer in the database than this server allows \
     (BACKSTITCH_READ_LIMIT), and did each time that it was attempted";
 

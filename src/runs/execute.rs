@@ -245,7 +245,8 @@ impl Service {
         self.wish(handle) == Wish::Cancel
     }
 
-    /// What is to become of a run. A process that stops counts first: it cuts its runs as a cancel does.
+    /// What is to become of a run. Whether this process stops is looked at first: it cancels its runs to leave them to
+    /// another process.
     fn wish(&self, handle: &RunHandle) -> Wish {
         if self.inner.hand_over.is_cancelled() {
             Wish::HandOver

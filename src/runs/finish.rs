@@ -241,8 +241,12 @@ impl Service {
 
     /// Whether a run was cancelled while its state could not be read in time: what it would go on with is not known.
     fn was_cut(&self, failure: &engine::Error, handle: &RunHandle) -> bool {
-        let slow = engine::Error::Storage(checkpoint::Error::TookTooLong);
-        failure.class() == slow.class() && self.is_cancelled(handle)
+        // The class says too little: that of a node's own error may have any name.
+        let slow = matches!(
+            failure,
+            engine::Error::Storage(checkpoint::Error::TookTooLong)
+        );
+        slow && self.is_cancelled(handle)
     }
 
     /// Writes the final row with the last frames of a stream that has a log: those, once they are stored with it. Where the

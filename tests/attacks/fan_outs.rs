@@ -11,10 +11,11 @@ use test_support::talk::{background, ok, with};
 
 use crate::siege::{MIB, Waits, Watch};
 
-on_both_storages!(; postgres_in_long_form:
+on_both_storages!(
+    ten_times_the_tasks_cost_ten_times_as_much;
+    postgres_in_long_form:
     more_tasks_than_allowed_fail_the_node_that_starts_them_at_once,
     tasks_of_several_nodes_count_together_and_the_operator_sets_how_many,
-    ten_times_the_tasks_cost_ten_times_as_much,
     others_are_served_while_a_wide_superstep_runs,
     a_wide_superstep_is_cancelled,
 );

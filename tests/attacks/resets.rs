@@ -14,9 +14,8 @@ use crate::locks::{Gate, reached};
 use crate::siege::{MIB, Memory, Waits, Watch, rounds, until_idle};
 
 on_both_storages!(
-    writes_that_are_reset_are_carried_out_whole;
-    postgres_in_long_form:
     requests_that_are_reset_cost_neither_memory_nor_a_minute_of_work,
+    writes_that_are_reset_are_carried_out_whole,
 );
 
 /// A thread whose newest state takes much more to be decoded and written than to be read.

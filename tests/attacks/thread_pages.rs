@@ -7,9 +7,7 @@ use test_support::talk::ok;
 
 use crate::siege::{MIB, Watch, rounds};
 
-on_both_storages!(; postgres_in_long_form:
-    pages_of_threads_with_much_metadata_take_little_memory,
-);
+on_both_storages!(pages_of_threads_with_much_metadata_take_little_memory);
 
 const THREADS: usize = 500;
 

@@ -14,7 +14,7 @@ use test_support::talk::{agent_thread, background, ok, slow, turn, with};
 
 use crate::siege::{MIB, Memory, Waits, Watch, patiently, pause, rounds};
 
-on_both_storages!(; postgres_in_long_form:
+on_both_storages!(
     what_several_clients_take_at_once_fits_a_gibibyte,
     many_slow_readers_of_histories_hold_up_nobody,
     unread_searches_of_long_term_memory_take_one_share,

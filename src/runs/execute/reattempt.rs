@@ -24,7 +24,7 @@ const LAST_PAUSE: Duration = Duration::from_secs(5);
 /// minutes in all: a database that is slow for a while is waited for.
 const SLOW_READS: u32 = 9;
 const SLOW_PAUSE: Duration = Duration::from_secs(5);
-/// An attempt that lasted as long had got on: what its read is slow for is something new.
+/// An attempt that lasted this long is taken to have made progress before its read took too long: the count begins anew.
 const GOT_ON: Duration = Duration::from_secs(600);
 
 type Attempted = Result<(Arc<Registered>, Finished), Error>;
@@ -171,6 +171,7 @@ impl Service {
                 Ok(None) => return Reattempt::Fenced,
                 Err(error) => {
                     tracing::warn!(run = %run.id, %error, "the run could not be claimed anew");
+                    attempts.slow_reads = 0;
                 }
             }
         }

@@ -140,7 +140,7 @@ pub(crate) struct Pool {
     shares: Shares,
     /// How long a principal may wait for its share.
     wait: Duration,
-    /// Whether its statements wait for the disk and for locks, and not for rows that they look for.
+    /// Whether commits use it: their time limit is about the disk and locks, not about how much is read.
     is_for_commits: bool,
 }
 
