@@ -32,11 +32,14 @@ run: tools ## start the server with demo graphs on SQLite (ARGS="--port 3000" ad
 TEST_THREADS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? 4 * n : n < 16 ? 16 : n)))
 
 # The tests find or start their Postgres themselves; here its programs are looked for first, so that
-# what is missing is said before the long build. No test is left out for want of a database.
+# what is missing is said before the long build. No test is left out for want of a database. What the build wrote is on the
+# disk before the first test, so that none of those that begin early waits seconds for a commit.
 test: tools ## run every test, on SQLite and on a real Postgres (started if TEST_DATABASE_URL is unset)
 	@[[ -n "$${TEST_DATABASE_URL:-}" ]] || bash tests/support/postgres.sh tools
 	@trap 'bash tests/support/postgres.sh stop' EXIT; \
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
+		$(CARGO) nextest run --workspace --all-features --no-run; \
+		sync; \
 		$(CARGO) nextest run --workspace --all-features --test-threads $(TEST_THREADS); \
 	else \
 		echo "cargo-nextest is not installed; using cargo test"; \

@@ -1,5 +1,7 @@
 //! Ids of one principal in requests of another: each is looked up together with the others.
 
+use std::collections::HashSet;
+
 use serde_json::json;
 use test_support::access::{
     SECRET, bystander, furnished, grant, people, revoke, seen, send, serve,
@@ -9,7 +11,7 @@ use test_support::place::Place;
 use test_support::routes::{Names, all, naming_threads};
 use test_support::talk::{self, ok};
 
-use crate::siege::{MIB, Watch};
+use crate::siege::{MIB, Watch, rounds};
 
 on_both_storages!(
     ids_of_somebody_else_below_ones_own_thread_name_nothing,
@@ -58,6 +60,7 @@ fn ids_of_somebody_else_below_ones_own_thread_name_nothing(place: &Place) {
     ];
     let mut routes = naming_threads();
     routes.retain(|route| route.method != "HEAD");
+    let mut sent = HashSet::new();
     for route in routes {
         for names in &mixed {
             let path = route.path(names);
@@ -75,6 +78,11 @@ fn ids_of_somebody_else_below_ones_own_thread_name_nothing(place: &Place) {
             for body in bodies {
                 let text = body.to_string();
                 let text = if body.is_null() { "" } else { &*text };
+                // Routes that name no run or no checkpoint have the same requests more than once.
+                let is_new = sent.insert(format!("{} {path} {text}", route.method));
+                if !is_new && rounds() < 10 {
+                    continue;
+                }
                 let after = [("last-event-id", "0")];
                 let answer = bob.send(route.method, &path, &after, text.as_bytes());
                 let shown = answer.text();

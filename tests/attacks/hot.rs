@@ -26,7 +26,7 @@ fn branches_of(thread: &str) -> String {
 }
 
 /// How often the clients post: as fast as they can they would take the processors.
-const EVERY: Duration = Duration::from_millis(100);
+const EVERY: Duration = Duration::from_millis(400);
 
 /// Sixty clients post to one thread at once, again and again until `work` is done; how many got which status.
 fn storm(client: &Client, thread: &str, work: impl FnOnce()) -> Vec<(u16, usize)> {

@@ -169,8 +169,13 @@ fn results_that_a_state_shows_count_as_a_part_of_it(place: &Place) {
         let whole = ok(client.post(&history, &json!({"limit": 10})), 200);
         (begin.elapsed(), whole)
     };
-    let reads = (0..3).map(|_| read());
-    let (time, whole) = reads.min_by_key(|(time, _)| *time).unwrap();
+    // Once more where something else may have had the processors.
+    let (mut time, mut whole) = read();
+    for _ in 0..2 {
+        if time >= Duration::from_secs(5) {
+            (time, whole) = read();
+        }
+    }
     assert!(time < Duration::from_secs(5), "it has waited: {time:?}");
     let whole = whole.as_array().unwrap();
     assert!(whole.len() > 4, "{} states", whole.len());

@@ -21,7 +21,7 @@ on_both_storages!(slow_reads_that_take_every_connection_delay_no_commit_of_a_run
 const HOLD: Duration = Duration::from_millis(400);
 
 /// Between two requests of another client.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// How long a request may wait for its slot, and its reads for the share of their principal, in seconds.
 const LIMIT: u64 = 2;
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Supersteps of one run whose commits are timed, and how long after it the next one begins: as fast as they can they
 /// would take a processor for themselves.
 const STEPS: usize = 25;
-const REST: Duration = Duration::from_millis(150);
+const REST: Duration = Duration::from_millis(400);
 
 /// A run of as many supersteps, each of which is stored before the next begins.
 pub fn supersteps(count: usize) -> Value {
@@ -169,7 +169,7 @@ fn slow_reads_that_take_every_connection_delay_no_commit_of_a_run(place: &Place)
     let readers = 50 * rounds();
     // The short form runs beside other tests.
     let (time, most) = if rounds() < 10 {
-        (Duration::from_secs(4), Duration::from_secs(5))
+        (Duration::from_secs(3), Duration::from_secs(5))
     } else {
         (Duration::from_secs(15), Duration::from_millis(250))
     };

@@ -30,9 +30,11 @@ fn run(items: usize, seconds: f64) -> Value {
     json!({"assistant_id": "grower", "input": {"n": items, "seconds": seconds}})
 }
 
-fn thread_of_items(client: &Client) -> String {
+/// A thread after a run whose many values nobody asks for.
+fn thread_after(client: &Client, body: &Value) -> String {
     let thread = client.thread();
-    client.run(&thread, &run(ITEMS, 0.0));
+    let run = background(client, &thread, body);
+    assert_eq!(client.end_of(&thread, &run), "success");
     thread
 }
 
@@ -50,7 +52,8 @@ fn used(client: &Client) -> u64 {
 fn runs_with_small_states_hold_a_few_of_them_at_a_time(place: &Place) {
     let mut server = started(place);
     let client = Client::of(&server);
-    let threads = copies(&client, thread_of_items(&client), 32 * rounds());
+    let thread = thread_after(&client, &run(ITEMS, 0.0));
+    let threads = copies(&client, thread, 32 * rounds());
     server.restart();
     let client = Client::of(&server);
     let watch = Watch::of(&server);
@@ -74,8 +77,7 @@ fn runs_with_small_states_hold_a_few_of_them_at_a_time(place: &Place) {
 fn what_runs_grow_by_is_counted_and_others_wait_for_it(place: &Place) {
     let mut server = started(place);
     let client = Client::of(&server);
-    let waits = client.thread();
-    client.run(&waits, &run(4 * ITEMS, 0.0));
+    let waits = thread_after(&client, &run(4 * ITEMS, 0.0));
     server.restart();
     let client = Client::of(&server);
     let watch = Watch::of(&server);
@@ -111,8 +113,7 @@ fn what_runs_grow_by_is_counted_and_others_wait_for_it(place: &Place) {
 fn states_that_runs_load_of_graphs_inside_are_counted(place: &Place) {
     let mut server = started(place);
     let inside = |items, seconds| with(run(items, seconds), "assistant_id", "nested_grower");
-    let thread = Client::of(&server).thread();
-    Client::of(&server).run(&thread, &inside(2 * ITEMS, 0.0));
+    let thread = thread_after(&Client::of(&server), &inside(2 * ITEMS, 0.0));
     server.restart();
     let client = Client::of(&server);
     let watch = Watch::of(&server);

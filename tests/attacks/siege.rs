@@ -32,6 +32,7 @@ pub fn patiently(mut request: impl FnMut() -> Answer) -> Answer {
             return answer;
         }
         assert!(answer.header("retry-after").is_some());
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -111,9 +112,16 @@ pub const TURN: Duration = Duration::from_secs(9);
 const LONGEST: Duration = Duration::from_secs(5);
 /// How often the other client begins to change and read something, unless it still waits: its first times, so that
 /// short attacks have enough of them, and later.
-const EVERY: Duration = Duration::from_millis(25);
-const LATER: Duration = Duration::from_millis(500);
-const FIRST: usize = 40;
+fn usual_pauses() -> [Duration; 2] {
+    // In the short form the other clients of several attacks share the machine.
+    let first = if rounds() == 1 { 50 } else { 25 };
+    [first, 500].map(Duration::from_millis)
+}
+
+/// How many times are the first ones, in the same second in both forms.
+fn first_times() -> usize {
+    if rounds() == 1 { 20 } else { 40 }
+}
 
 /// A server since before an attack: its memory, and how long another client waits.
 pub struct Watch {
@@ -140,7 +148,7 @@ impl Watch {
 
     /// The same with this other client, which changes and reads an item of its own again and again.
     pub fn beside(server: &Server, other: &Client) -> Self {
-        Self::changing([EVERY, LATER], server, other)
+        Self::changing(usual_pauses(), server, other)
     }
 
     /// The same, and how often it does that from beginning to end.
@@ -158,7 +166,7 @@ impl Watch {
     /// The same of a server that serves nobody else: whoever asks whether it lives is answered.
     pub fn probing(server: &Server) -> Self {
         let client = Client::of(server);
-        Self::asking([EVERY, LATER], server, move |_| {
+        Self::asking(usual_pauses(), server, move |_| {
             let begin = Instant::now();
             assert_eq!(client.get("/ok").status, 200);
             begin.elapsed()
@@ -181,7 +189,11 @@ impl Watch {
                 while waits.is_empty() || !is_over.load(Ordering::Relaxed) {
                     let waited = request(waits.len());
                     waits.push(waited);
-                    let pause = if waits.len() < FIRST { first } else { later };
+                    let pause = if waits.len() < first_times() {
+                        first
+                    } else {
+                        later
+                    };
                     std::thread::sleep(pause.saturating_sub(waited));
                 }
                 waits.into_iter().collect()

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use test_support::access::grant;
 use test_support::client::{Client, Open};
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::{Server, Setup};
-use test_support::talk::{agent_thread, background, ok, slow, turn, with};
+use test_support::talk::{agent_thread, background, copies, ok, slow, turn, with};
 
 use crate::siege::{MIB, Memory, Waits, Watch, patiently, pause, rounds};
 
@@ -37,6 +38,18 @@ fn large_thread(client: &Client, states: usize) -> String {
         ok(client.post(&format!("/threads/{thread}/state"), &edit), 200);
     }
     thread
+}
+
+/// A thread with as many large states for each of four clients. The first one sends the states, and each of the others
+/// copies its thread, which costs a part of that.
+fn large_threads([ann, others @ ..]: &[Client; 4], states: usize) -> Vec<String> {
+    let thread = large_thread(ann, states);
+    let mut threads = vec![thread.clone()];
+    for (client, name) in others.iter().zip(["bob", "cid", "dan"]) {
+        grant(ann, &thread, name, "reader");
+        threads.extend(copies(client, thread.clone(), 2).pop());
+    }
+    threads
 }
 
 /// A body of which the end never comes.
@@ -94,10 +107,7 @@ fn what_several_clients_take_at_once_fits_a_gibibyte(place: &Place) {
     let mut server = place.start(setup());
     let keys = ["key-a", "key-b", "key-c", "key-d"];
     let clients = |server: &Server| keys.map(|key| Client::of(server).with_key(key));
-    let threads: Vec<String> = std::thread::scope(|scope| {
-        let all = clients(&server).map(|client| scope.spawn(move || large_thread(&client, 2)));
-        all.into_iter().map(|one| one.join().unwrap()).collect()
-    });
+    let threads = large_threads(&clients(&server), 2);
     // Nothing of it is in memory.
     server.restart();
     let memory = Memory::of(&server);
@@ -156,7 +166,7 @@ fn read_slowly(mut open: Open, until: Instant) -> usize {
 }
 
 /// Between two edits of a state: without it they would take a processor for themselves.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// How long each edit of a state took, which is a commit of its own, as long as they are wanted: the longest of 99 in
 /// 100, and how many there were.
@@ -195,9 +205,12 @@ fn many_slow_readers_of_histories_hold_up_nobody(place: &Place) {
     );
     let (watched, edited) = (dan.thread(), eve.thread());
     eve.run(&edited, &begin);
-    let (quiet, _) = commits(&eve, &edited, |made| made < 50);
+    // They are a figure to look at.
+    let usual = if rounds() < 10 { 10 } else { 50 };
+    let (quiet, _) = commits(&eve, &edited, |made| made < usual);
     let watch = Watch::beside(&server, &Client::of(&server).with_key("key-b"));
-    let readers = 50 * rounds();
+    // Nearly twice as many as there are connections to the database.
+    let readers = if rounds() < 10 { 35 } else { 50 * rounds() };
     let body = json!({"limit": 1000}).to_string();
     let path = format!("/threads/{thread}/history");
     let until = Instant::now() + Duration::from_secs(time);
@@ -267,7 +280,9 @@ fn unread_searches_of_long_term_memory_take_one_share(place: &Place) {
         )
     };
     let unread: Vec<Open> = std::thread::scope(|scope| {
-        let all: Vec<_> = (0..100 * rounds()).map(|_| scope.spawn(search)).collect();
+        // What fifty find has nearly twice as many bytes as the server may take, before any of it is decoded.
+        let count = if rounds() < 10 { 50 } else { 100 * rounds() };
+        let all: Vec<_> = (0..count).map(|_| scope.spawn(search)).collect();
         all.into_iter().map(|one| one.join().unwrap()).collect()
     });
     let count = |status: u16| unread.iter().filter(|one| one.status == status).count();

@@ -25,7 +25,7 @@ const MOST: u64 = 64 * MIB;
 const HOLD: Duration = Duration::from_secs(1);
 
 /// Between what another client does: without it that would take a processor for itself.
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(150);
 
 fn serve(place: &Place) -> (Server, Client) {
     let setup = Setup::example("reference_server")
@@ -44,22 +44,22 @@ fn lock(place: &Place, thread: &str) -> Locked {
 }
 
 /// How many wait with a connection.
-fn in_line(place: &Place, server: &Server) -> usize {
-    waiting_statements(place, server).len()
+fn in_line(place: &Place) -> usize {
+    waiting_statements(place).len()
 }
 
 /// Looks for a while how many wait with a connection, and how long everything takes that another client does.
-fn others_go_on(place: &Place, server: &Server, client: &Client) {
-    until("one waits for the row", || in_line(place, server) > 0);
+fn others_go_on(place: &Place, client: &Client) {
+    until("one waits for the row", || in_line(place) > 0);
     sleep(Duration::from_millis(500));
-    assert_eq!(in_line(place, server), 1);
+    assert_eq!(in_line(place), 1);
     let begin = Instant::now();
     while begin.elapsed() < HOLD {
         Waits::of(client, 10).held("clients of one tree", Duration::from_secs(1));
         let thread = agent_thread(client);
         note(client, &thread, "n1");
         client.run(&client.thread(), &slow(1, 1));
-        assert_eq!(in_line(place, server), 1);
+        assert_eq!(in_line(place), 1);
         sleep(pause(PAUSE));
     }
 }
@@ -94,7 +94,7 @@ fn all_wait(
         let clients: Vec<_> = (0..clients())
             .map(|number| scope.spawn(move || in_turn(|| request(number))))
             .collect();
-        others_go_on(place, server, client);
+        others_go_on(place, client);
         drop(held);
         for one in clients {
             one.join().unwrap();
@@ -187,7 +187,7 @@ fn branches_that_runs_open_in_one_tree_wait_with_one_connection() {
     let held = lock(&place, &root);
     // They begin soon; whoever looks for that again and again keeps the database from its work.
     sleep(Duration::from_secs(2));
-    others_go_on(&place, &server, &client);
+    others_go_on(&place, &client);
     drop(held);
     for (thread, run) in runs {
         assert_eq!(client.end_of(thread, &run), "success");

@@ -43,7 +43,7 @@ fn bodies_that_wait_for_their_turn_take_memory_of_the_budget() {
     let client = Client::of(&server);
     std::thread::scope(|scope| {
         let counts = [(); 2].map(|()| scope.spawn(|| client.post(COUNT, &json!({}))));
-        until("no more are worked on", || waiting(&place, &server) == 2);
+        until("no more are worked on", || waiting(&place) == 2);
         // Nobody else is served while all slots are taken.
         let watch = Watch::probing(&server);
         let runtime = Builder::new_multi_thread()

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::{server::Server, socket};
+use crate::{server::Server, socket, talk::poll_pause};
 
 mod held;
 pub use held::Held;
@@ -243,9 +243,8 @@ impl Client {
 
     /// The same for a run that may take so long.
     pub fn end_within(&self, thread: &str, run: &str, patience: Duration) -> String {
-        let deadline = Instant::now() + patience;
-        let mut pause = Duration::from_millis(1);
-        while Instant::now() < deadline {
+        let begin = Instant::now();
+        while begin.elapsed() < patience {
             let answer = self.get(&format!("/threads/{thread}/runs/{run}"));
             assert_eq!(answer.status, 200, "{}", answer.text());
             let status = answer.json()["status"].as_str().unwrap().to_owned();
@@ -253,8 +252,7 @@ impl Client {
                 return status;
             }
             // A request that waits for the end would break with the process that tests freeze or end.
-            std::thread::sleep(pause);
-            pause = (2 * pause).min(Duration::from_millis(20));
+            std::thread::sleep(poll_pause(begin));
         }
         panic!("run {run} does not end");
     }

@@ -78,17 +78,21 @@ pub fn until(what: &str, holds: impl FnMut() -> bool) {
 
 /// Polls until it is so, for as long as the amount of work may take.
 pub fn until_within(patience: Duration, what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + patience;
-    let mut pause = Duration::from_millis(1);
-    while Instant::now() < deadline {
+    let begin = Instant::now();
+    while begin.elapsed() < patience {
         if holds() {
             return;
         }
-        // Nobody tells a client or a reader of tables; what comes soon is seen soon.
-        std::thread::sleep(pause);
-        pause = (2 * pause).min(Duration::from_millis(20));
+        // Nobody tells a client or a reader of tables.
+        std::thread::sleep(poll_pause(begin));
     }
     panic!("it never came to be that {what}");
+}
+
+/// How long to wait before asking again for what has been awaited since `begin`: what comes soon is noticed soon, and
+/// asking for what takes long keeps no processor from it.
+pub fn poll_pause(begin: Instant) -> Duration {
+    (begin.elapsed() / 8).clamp(Duration::from_millis(1), Duration::from_millis(100))
 }
 
 /// The body of an answer of this status; null if it has none.
