@@ -114,10 +114,10 @@ const SLOWDOWN: f64 = 1.05;
 const MORE_WORK: f64 = 1.25;
 
 /// How much longer than on the other server a run takes on the first one, and how much more processor time for all of its
-/// tries. It is on both at the same time, so that what else the machine does slows down both. By the turns that the two
-/// have at the processors single tries differ by a quarter, either way, and medians of many by a tenth: so the least of
-/// some is taken. Since one lucky try is enough for that, what every run has to pay for the clients is looked for in the
-/// processor time of all tries.
+/// tries. The two take turns, so that what else the machine does slows down both. By chance single tries differ by a
+/// quarter, and nothing makes one faster than it can be: so the least times of both are compared, after more tries where
+/// those that there are do not say enough. What every run has to pay for the clients is also looked for in the processor
+/// time of all tries.
 fn slowdown(servers: [&Server; 2]) -> (f64, f64) {
     let body = supersteps(if rounds() < 10 { 400 } else { 3000 });
     let timed = |server: &Server| {
@@ -125,25 +125,21 @@ fn slowdown(servers: [&Server; 2]) -> (f64, f64) {
         let thread = client.thread();
         let begin = Instant::now();
         client.run(&thread, &body);
-        begin.elapsed()
-    };
-    let ratio = || {
-        std::thread::scope(|scope| {
-            let first = scope.spawn(|| timed(servers[0]));
-            let other = timed(servers[1]);
-            first.join().unwrap().as_secs_f64() / other.as_secs_f64()
-        })
+        begin.elapsed().as_secs_f64()
     };
     let before = servers.map(Server::ticks);
-    let mut ratios = vec![];
-    let least = |ratios: &[f64]| ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    while ratios.len() < 3 || ratios.len() < 5 && least(&ratios) > SLOWDOWN {
-        ratios.push(ratio());
+    let mut least = [f64::INFINITY; 2];
+    let mut tries = 0;
+    while tries < 3 || tries < 12 && least[0] > SLOWDOWN * least[1] {
+        for (least, server) in least.iter_mut().zip(servers) {
+            *least = least.min(timed(server));
+        }
+        tries += 1;
     }
     let after = servers.map(Server::ticks);
     let [first, other] = [0, 1].map(|at| (after[at] - before[at]) as f64);
-    println!("{ratios:.3?}, {first} and {other} ticks");
-    (least(&ratios), first / other)
+    println!("{least:.3?} s at least of {tries} tries, {first} and {other} ticks");
+    (least[0] / least[1], first / other)
 }
 
 fn open_streams(client: &Client) -> f64 {
