@@ -12,7 +12,7 @@ use test_support::talk::{copies, ok, slow, until, until_within, with};
 
 use crate::siege::{MIB, Watch, rounds};
 
-on_both_storages!(
+on_both_storages!(; postgres_in_long_form:
     states_of_tiny_items_are_shown_one_by_one_in_little_memory_and_at_once_or_are_refused,
     runs_with_requests_of_tiny_items_are_executed_a_few_at_a_time,
     runs_with_requests_of_tiny_items_that_become_due_together_begin_a_few_at_a_time,

@@ -13,11 +13,12 @@ use crate::lists::thread_of_texts;
 use crate::siege::{MIB, Watch, patiently};
 
 on_both_storages!(
+    a_state_of_as_many_bytes_as_a_client_may_have_is_shown_and_one_of_a_byte_more_is_not;
+    postgres_in_long_form:
     a_state_above_the_share_of_a_client_is_refused_until_it_is_smaller,
     what_shows_single_messages_of_a_state_above_the_share_shows_the_rest,
     what_is_more_than_a_read_goes_on_with_a_state_above_the_share,
     results_that_a_state_shows_count_as_a_part_of_it,
-    a_state_of_as_many_bytes_as_a_client_may_have_is_shown_and_one_of_a_byte_more_is_not,
 );
 
 /// Of a server with as little memory one client has room for a state of 1.8 MB.

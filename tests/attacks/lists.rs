@@ -15,14 +15,15 @@ use crate::siege::{MIB, Memory, Waits, Watch, rounds};
 on_both_storages!(
     histories_that_nobody_reads_take_little_memory,
     a_long_history_has_every_state_as_it_is_read_alone,
-    lists_of_threads_and_runs_that_nobody_reads_take_little_memory,
     a_value_above_the_limit_is_refused_and_can_be_left_out,
+    pages_of_messages_and_events_end_early_and_lead_to_the_rest,
+    runs_of_large_states_wait_for_memory_and_do_not_fail,
+    states_that_nobody_reads_are_refused_beyond_their_memory;
+    postgres_in_long_form:
+    lists_of_threads_and_runs_that_nobody_reads_take_little_memory,
     lists_beyond_the_memory_for_them_are_refused_until_it_is_free,
     without_keys_each_address_has_a_share_of_the_memory,
-    pages_of_messages_and_events_end_early_and_lead_to_the_rest,
     a_page_of_as_many_bytes_as_it_may_have_is_whole_and_one_of_a_byte_more_ends_early,
-    runs_of_large_states_wait_for_memory_and_do_not_fail,
-    states_that_nobody_reads_are_refused_beyond_their_memory,
     large_states_that_are_read_at_once_are_shown_or_refused,
 );
 
@@ -356,10 +357,8 @@ fn a_page_of_as_many_bytes_as_it_may_have_is_whole_and_one_of_a_byte_more_ends_e
         let thread = agent_thread(&client);
         for (id, length) in [("a", 1000), ("b", bytes - 1000)] {
             let body = json!({"id": id, "role": "user", "content": "m".repeat(length)});
-            ok(
-                client.post(&format!("/threads/{thread}/messages"), &body),
-                201,
-            );
+            let path = format!("/threads/{thread}/messages");
+            ok(client.post(&path, &body), 201);
         }
         ["messages", "events"].map(|list| {
             let page = ok(

@@ -13,7 +13,8 @@ use test_support::talk::{background, ok, put, slow, until};
 use crate::siege::{MIB, Watch, rounds};
 
 on_both_storages!(
-    searches_of_items_at_once_take_what_was_reserved,
+    searches_of_items_at_once_take_what_was_reserved;
+    postgres_in_long_form:
     pages_of_events_with_waiting_messages_at_once_take_what_was_reserved,
 );
 

@@ -17,7 +17,8 @@ use crate::locks::{Gate, reached};
 use crate::siege::{MIB, Watch, rounds};
 
 on_both_storages!(
-    states_that_branches_forks_and_messages_look_at_are_read_a_few_at_a_time,
+    states_that_branches_forks_and_messages_look_at_are_read_a_few_at_a_time;
+    postgres_in_long_form:
     a_client_whose_memory_is_taken_changes_its_threads_all_the_same,
     states_of_subgraphs_take_memory_of_the_budget,
 );

@@ -11,7 +11,7 @@ use test_support::talk::{background, copies, ok, until, until_within, with};
 
 use crate::siege::{MIB, Watch, rounds};
 
-on_both_storages!(
+on_both_storages!(; postgres_in_long_form:
     runs_with_small_states_hold_a_few_of_them_at_a_time,
     what_runs_grow_by_is_counted_and_others_wait_for_it,
     states_that_runs_load_of_graphs_inside_are_counted,

@@ -16,7 +16,8 @@ use test_support::talk::{agent_thread, background, copies, ok, slow, turn, with}
 use crate::siege::{MIB, Memory, Waits, Watch, patiently, pause, rounds};
 
 on_both_storages!(
-    what_several_clients_take_at_once_fits_a_gibibyte,
+    what_several_clients_take_at_once_fits_a_gibibyte;
+    postgres_in_long_form:
     many_slow_readers_of_histories_hold_up_nobody,
     unread_searches_of_long_term_memory_take_one_share,
 );

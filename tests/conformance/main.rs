@@ -9,6 +9,7 @@ mod cases;
 mod claims_at_once;
 mod groups;
 mod item_model;
+mod item_weights;
 mod lossy;
 mod meaning;
 mod memory;
@@ -70,6 +71,22 @@ macro_rules! backend {
                 what_is_stored_of_a_thread_is_summed
                 a_page_has_everything_of_the_checkpoints_that_are_there
                 an_envelope_in_json_comes_back_as_it_was
+            );
+            backend!(@room $open, weights:
+                blobs_weigh_a_multiple_of_their_bytes_by_every_kind_of_tag
+                checkpoints_weigh_what_their_rows_values_and_writes_do
+                a_result_in_the_row_of_its_checkpoint_weighs_as_one_of_its_own
+                channels_weigh_what_their_chains_do
+                interrupts_weigh_a_multiple_of_their_bytes
+                a_checkpoint_beside_its_thread_has_no_more_pending_than_is_read_at_once
+            );
+            backend!(@room $open, list_weights:
+                listed_threads_weigh_their_metadata_and_the_first_ones_are_whole
+                events_weigh_their_payloads
+                runs_weigh_their_requests_and_metadata
+                lost_runs_take_slots_by_what_their_requests_weigh
+                assistants_and_their_versions_weigh_what_is_read_of_them
+                crons_weigh_what_is_read_of_them
             );
             backend!(@room $open, batches:
                 threads_are_read_at_once_with_their_graphs

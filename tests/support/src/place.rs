@@ -90,7 +90,7 @@ macro_rules! on_both_storages {
                 super::$name(&$crate::place::Place::postgres());
             })*
             $($(#[test]
-            #[ignore = "in the long form: the same code as on SQLite"]
+            #[ignore = "in the long form: the same code as on SQLite, and what rows weigh is tested by itself"]
             fn $long() {
                 super::$long(&$crate::place::Place::postgres());
             })+)?
