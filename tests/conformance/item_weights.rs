@@ -8,7 +8,6 @@ use backstitch::{
         Put,
         embed::{Vector, Vectors},
         filter::Filter,
-        memory::ItemMemory,
         namespace::{Bound, Range},
         rank::Nearest,
         search::{Found, Search},
@@ -21,7 +20,7 @@ use test_support::{
     place::{Place, block_on},
 };
 
-use crate::memory::Clocked;
+use crate::memory::{Clocked, Counted};
 
 on_both_storages!(
     items_weigh_a_multiple_of_their_bytes,
@@ -62,34 +61,6 @@ async fn put(clocked: &Clocked, owner: &str, key: &str, (tag, bytes): (&str, Vec
         }),
     };
     assert!(clocked.store.put_item(put, 100).await.unwrap());
-}
-
-/// Memory of which there is so much, and what was taken of it.
-#[derive(Debug)]
-struct Counted {
-    most: u64,
-    taken: parking_lot::Mutex<Vec<u64>>,
-}
-
-impl Counted {
-    fn new(most: u64) -> Arc<Self> {
-        Arc::new(Self {
-            most,
-            taken: Default::default(),
-        })
-    }
-
-    /// The most that was taken at a time.
-    fn peak(&self) -> Option<u64> {
-        self.taken.lock().iter().max().copied()
-    }
-}
-
-impl ItemMemory for Counted {
-    fn resize(&self, weight: u64) -> bool {
-        self.taken.lock().push(weight);
-        weight <= self.most
-    }
 }
 
 /// Everything of an owner.

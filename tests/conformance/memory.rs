@@ -263,9 +263,23 @@ fn items_of_principals_are_kept_apart(place: &Place) {
 
 /// Memory of which there is so much, and what was taken of it.
 #[derive(Debug)]
-struct Counted {
+pub(crate) struct Counted {
     most: u64,
-    taken: parking_lot::Mutex<Vec<u64>>,
+    pub(crate) taken: parking_lot::Mutex<Vec<u64>>,
+}
+
+impl Counted {
+    pub(crate) fn new(most: u64) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            taken: Default::default(),
+        })
+    }
+
+    /// The most that was taken at a time.
+    pub(crate) fn peak(&self) -> Option<u64> {
+        self.taken.lock().iter().max().copied()
+    }
 }
 
 impl backstitch::store::memory::ItemMemory for Counted {
@@ -289,10 +303,7 @@ fn a_search_takes_memory_before_it_reads(place: &Place) {
         let other = Filter::read(other.as_map().unwrap()).unwrap();
         for filter in [Filter::default(), other] {
             let search = async |most| {
-                let memory = Arc::new(Counted {
-                    most,
-                    taken: Default::default(),
-                });
+                let memory = Counted::new(most);
                 let query = ItemQuery {
                     prefix: names(&["n"]),
                     filter: filter.clone(),
