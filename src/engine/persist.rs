@@ -61,16 +61,13 @@ pub async fn flush(execution: &Execution) -> Result<(), Error> {
     }
 }
 
-/// Before something names the present checkpoint: whoever reads that may look for it in the storage.
-/// Waits until it is there, if anybody receives what names it.
+/// Before an event of a kind names the present checkpoint: whoever reads that may look for it in the storage.
+/// Waits until it is there, if anybody receives such events.
 ///
 /// # Errors
 /// A write failed, or another writer took over.
-pub async fn before_naming(execution: &Execution) -> Result<(), Error> {
-    let is_received = execution
-        .context
-        .sink
-        .wants(Kind::Checkpoints, &execution.ns);
+pub async fn before_naming(execution: &Execution, kind: Kind) -> Result<(), Error> {
+    let is_received = execution.context.sink.wants(kind, &execution.ns);
     match writer_of(execution) {
         Some(writer) if is_received && !execution.stores_at_exit() => {
             Ok(writer.committed().await?)

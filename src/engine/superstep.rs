@@ -5,7 +5,12 @@ use std::sync::atomic::Ordering;
 use tracing::Instrument;
 
 use super::{
-    emit, error::Error, event::Interrupt, execution::Execution, fan_out, persist, plan::PlannedTask,
+    emit,
+    error::Error,
+    event::{Interrupt, Kind},
+    execution::Execution,
+    fan_out, persist,
+    plan::PlannedTask,
 };
 use crate::trace;
 use breakpoints::{Side, stops_at};
@@ -39,7 +44,7 @@ pub async fn run_supersteps(execution: &mut Execution) -> Result<Stop, Error> {
         let mut tasks = execution.plan();
         let many = fan_out::check(execution, "the state starts", tasks.len());
         many.map_err(|error| error.at(|| execution.location()))?;
-        persist::before_naming(execution).await?;
+        persist::before_naming(execution, Kind::Checkpoints).await?;
         emit::checkpoint(execution, &tasks);
         if execution.ns.is_empty() {
             let current = &execution.current;
@@ -76,7 +81,7 @@ pub async fn run_supersteps(execution: &mut Execution) -> Result<Stop, Error> {
         let tasks = std::mem::take(&mut execution.tasks);
         if stops_at(execution, Side::After, &tasks) {
             let next = execution.plan();
-            persist::before_naming(execution).await?;
+            persist::before_naming(execution, Kind::Checkpoints).await?;
             emit::checkpoint(execution, &next);
             persist::before_superstep(execution).await?;
             return Ok(Stop::Breakpoint);

@@ -201,12 +201,13 @@ impl RunWriter {
         self.pipeline.drained().await
     }
 
-    /// Waits until every checkpoint is durable; what is queued waits on for its own.
+    /// Waits until every checkpoint is durable that was made by now, whatever graphs inside make meanwhile; what is
+    /// queued waits on for its own.
     ///
     /// # Errors
     /// A write failed, or another writer took over.
     pub async fn committed(&self) -> Result<(), Error> {
-        self.pipeline.drained().await
+        self.pipeline.stored_so_far().await
     }
 
     /// Waits until every checkpoint is durable that was made by now, also one that waits for room.

@@ -11,7 +11,7 @@ use crate::{
         callback, emit,
         error::{Error, Mistake},
         error_handler,
-        event::Interrupt,
+        event::{Interrupt, Kind},
         execution::Execution,
         fan_out, node_cache, output, persist,
         plan::PlannedTask,
@@ -124,6 +124,8 @@ pub async fn record(
             }
             let rows = execution.put_writes(task.id, &task.path, writes);
             if task.node != START_NODE {
+                // Its text may say at which checkpoint that was.
+                persist::before_naming(execution, Kind::Tasks).await?;
                 emit::failure(execution, &task, failure);
             }
             enqueue(execution, &task, rows, others_run).await;

@@ -3,15 +3,16 @@
 use std::{
     collections::BTreeSet,
     fs,
+    path::PathBuf,
     sync::Arc,
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use test_support::{
-    client::{Client, Event},
+    client::{Client, Event, Open},
     on_both_storages,
     place::Place,
     server::{Server, Setup},
@@ -24,6 +25,7 @@ use super::supersteps;
 on_both_storages!(
     checkpoints_are_named_when_they_are_stored,
     streams_that_are_ahead_name_no_checkpoint_that_is_not_stored,
+    a_failure_that_names_its_checkpoint_is_shown_when_that_is_stored,
 );
 
 /// The checkpoints that are stored.
@@ -69,14 +71,89 @@ impl Shown {
     }
 }
 
+/// A server whose commits wait as long as a file exists.
+struct Gated {
+    place: Place,
+    server: Server,
+    gate: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Gated {
+    fn start(place: &Place) -> Self {
+        let place = place.another();
+        let folder = tempfile::tempdir().unwrap();
+        let gate = folder.path().join("gate");
+        let point = format!("engine::before_commit=while({})", gate.display());
+        // Time alone does not stop a run that has two supersteps before it fails.
+        let setup = Setup::example("faulty_server")
+            .env("FAILPOINTS", point)
+            .env("BACKSTITCH_RUN_AHEAD_AGE", "60000");
+        Self {
+            server: place.start(setup),
+            place,
+            gate,
+            _folder: folder,
+        }
+    }
+
+    fn close(&self) {
+        fs::write(&self.gate, "").unwrap();
+    }
+
+    fn stored(&self) -> BTreeSet<String> {
+        known(&self.place, &self.server)
+    }
+
+    /// Waits until nothing more comes of a stream because commits wait, then opens the gate and reads the rest of it.
+    fn shown(&self, stream: Reader) -> Shown {
+        until("a commit waits at the gate", || {
+            self.server.output().contains("a fail point was reached")
+        });
+        until("the stream waits for a commit", || {
+            stream.seen.lock().1.elapsed() > Duration::from_millis(1500)
+        });
+        let events = stream.seen.lock().0.clone();
+        let stored = self.stored();
+        fs::remove_file(&self.gate).unwrap();
+        stream.thread.join().unwrap();
+        let whole = stream.seen.lock().0.clone();
+        assert!(whole.len() > events.len());
+        Shown {
+            events,
+            stored,
+            all: self.stored(),
+            whole,
+        }
+    }
+}
+
+/// Reads a stream in a thread of its own.
+struct Reader {
+    /// What has come, and when the last of it did.
+    seen: Arc<Mutex<(Vec<Event>, Instant)>>,
+    thread: JoinHandle<()>,
+}
+
+impl Reader {
+    fn of(mut open: Open) -> Self {
+        let seen = Arc::new(Mutex::new((vec![], Instant::now())));
+        let seen_there = seen.clone();
+        let thread = thread::spawn(move || {
+            while let Some(event) = open.event() {
+                let mut seen = seen_there.lock();
+                seen.0.push(event);
+                seen.1 = Instant::now();
+            }
+        });
+        Self { seen, thread }
+    }
+}
+
 /// Reads the stream of a run whose commits wait at a gate from its middle on, until nothing more comes; then the gate opens.
 fn shown_before_its_commit(place: &Place, modes: &Value, more: &[(&str, Value)]) -> Shown {
-    let place = place.another();
-    let folder = tempfile::tempdir().unwrap();
-    let gate = folder.path().join("gate");
-    let point = format!("engine::before_commit=while({})", gate.display());
-    let server = place.start(Setup::example("faulty_server").env("FAILPOINTS", point));
-    let client = Client::of(&server);
+    let gated = Gated::start(place);
+    let client = Client::of(&gated.server);
     let thread = client.thread();
     let mut body = with(
         supersteps(80, json!({"pause": 25})),
@@ -86,36 +163,10 @@ fn shown_before_its_commit(place: &Place, modes: &Value, more: &[(&str, Value)])
     for (key, value) in more {
         body = with(body, key, value.clone());
     }
-    let mut open = client.open_stream(&thread, &body);
-    let seen = Arc::new(Mutex::new((vec![], Instant::now())));
-    let seen_there = seen.clone();
-    let reader = thread::spawn(move || {
-        while let Some(event) = open.event() {
-            let mut seen = seen_there.lock();
-            seen.0.push(event);
-            seen.1 = Instant::now();
-        }
-    });
-    until("the run is under way", || known(&place, &server).len() > 8);
-    fs::write(&gate, "").unwrap();
-    until("a commit waits at the gate", || {
-        server.output().contains("a fail point was reached")
-    });
-    until("the stream waits for a commit", || {
-        seen.lock().1.elapsed() > Duration::from_millis(1500)
-    });
-    let events = seen.lock().0.clone();
-    let stored = known(&place, &server);
-    fs::remove_file(&gate).unwrap();
-    reader.join().unwrap();
-    let whole = seen.lock().0.clone();
-    assert!(whole.len() > events.len());
-    Shown {
-        events,
-        stored,
-        all: known(&place, &server),
-        whole,
-    }
+    let stream = Reader::of(client.open_stream(&thread, &body));
+    until("the run is under way", || gated.stored().len() > 8);
+    gated.close();
+    gated.shown(stream)
 }
 
 fn checkpoints_are_named_when_they_are_stored(place: &Place) {
@@ -166,4 +217,29 @@ fn streams_that_are_ahead_name_no_checkpoint_that_is_not_stored(place: &Place) {
     let stored = shown.stored.len();
     println!("{ahead} checkpoints were made, {stored} stored");
     assert!(ahead > stored + 1, "{ahead} and {stored}: it was ahead");
+}
+
+/// What a node's route did wrong is told with the checkpoint at which that happened.
+fn a_failure_that_names_its_checkpoint_is_shown_when_that_is_stored(place: &Place) {
+    let gated = Gated::start(place);
+    let client = Client::of(&gated.server);
+    let thread = client.thread();
+    let run = json!({
+        "assistant_id": "fault",
+        "input": {"how": "astray", "pause": 300},
+        "stream_mode": ["tasks"],
+        "durability": "async",
+    });
+    // No checkpoint of the run is stored before the gate opens.
+    gated.close();
+    let shown = gated.shown(Reader::of(client.open_stream(&thread, &run)));
+    assert!(shown.stored.is_empty(), "{:?}", shown.stored);
+    let failed = |event: &&Event| event.name == "tasks" && !event.data["error"].is_null();
+    let begun = |event: &&Event| event.data["name"] == "bad" && event.data["input"].is_object();
+    assert!(shown.events.iter().any(|event| begun(&event)));
+    assert!(!shown.events.iter().any(|event| failed(&event)));
+    let failure = shown.whole.iter().find(failed).unwrap();
+    let text = failure.data.to_string();
+    let named = shown.all.iter().filter(|id| text.contains(id.as_str()));
+    assert_eq!(named.count(), 1, "{text} of {:?}", shown.all);
 }
