@@ -25,9 +25,7 @@ mod writes;
 #[cfg(test)]
 pub(super) mod tests;
 
-pub use decode::{
-    Chains, Decoded, channel_value, decode, decode_pending, decode_row, with_row, with_writes,
-};
+pub use decode::{Chains, Decoded, channel_value, decode, decode_pending, decode_row, with_row};
 use text::{fits_envelope, versions_text, without_nul};
 pub use text::{metadata_as_stored, versions_of};
 pub use writes::{decode_control, encode_writes, references};

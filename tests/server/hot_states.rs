@@ -2,7 +2,7 @@
 //! wherever, for those who may read them and nobody else.
 
 use serde_json::{Value, json};
-use test_support::client::Client;
+use test_support::client::{Client, Event};
 use test_support::on_both_storages;
 use test_support::place::{Place, serve};
 use test_support::server::{Server, Setup};
@@ -13,6 +13,7 @@ on_both_storages!(
     who_has_lost_access_gets_no_hot_state,
     a_deleted_thread_leaves_no_hot_state,
     a_run_names_the_parents_that_are_stored_though_it_begins_from_memory,
+    a_run_names_no_parent_that_pruning_has_removed,
 );
 
 fn post(client: &Client, thread: &str, path: &str, body: &Value) -> Value {
@@ -222,37 +223,78 @@ fn what_another_process_has_changed_shows_at_once() {
     client.get(&format!("/threads/{thread}/state")).refused(404);
 }
 
+fn showing_checkpoints(run: Value) -> Value {
+    talk::with(run, "stream_mode", "checkpoints")
+}
+
+/// The parents that the stream of a run names, each of them of one of its checkpoints.
+fn parents(client: &Client, thread: &str, run: &Value) -> Vec<Value> {
+    let events = client.stream(thread, run);
+    let checkpoints = || events.iter().filter(|event| event.name == "checkpoints");
+    assert!(checkpoints().count() > 0, "{events:?}");
+    let parent = |event: &Event| {
+        let id = &event.data["parent_config"]["configurable"]["checkpoint_id"];
+        id.is_string().then(|| id.clone())
+    };
+    checkpoints().filter_map(parent).collect()
+}
+
+/// The checkpoints of a thread that are stored.
+fn stored(client: &Client, thread: &str) -> Vec<Value> {
+    let history = client.history(thread);
+    let states = history.iter();
+    states
+        .map(|state| state["checkpoint"]["checkpoint_id"].clone())
+        .collect()
+}
+
 /// Of the checkpoints of a run in `exit` the last one is stored, and follows the one that the run began at.
 fn a_run_names_the_parents_that_are_stored_though_it_begins_from_memory(place: &Place) {
     let (_server, client) = serve(place);
     let thread = client.thread();
-    let run = talk::with(
-        talk::with(talk::slow(1, 3), "durability", "exit"),
-        "stream_mode",
-        "checkpoints",
-    );
+    let run = showing_checkpoints(talk::with(talk::slow(1, 3), "durability", "exit"));
     for round in 0..3 {
-        let mut events = client.open_stream(&thread, &run);
-        let named: Vec<Value> = std::iter::from_fn(|| events.event())
-            .filter(|event| event.name == "checkpoints")
-            .filter_map(|event| {
-                event.data["parent_config"]["configurable"]["checkpoint_id"]
-                    .as_str()
-                    .map(Into::into)
-            })
-            .collect();
-        let history = ok(client.get(&format!("/threads/{thread}/history")), 200);
-        let stored: Vec<&Value> = history
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|state| &state["checkpoint"]["checkpoint_id"])
-            .collect();
+        let named = parents(&client, &thread, &run);
+        let stored = stored(&client, &thread);
         assert_eq!(stored.len(), round + 1);
         // The first state follows none.
         assert_eq!(named.is_empty(), round < 2);
         for id in &named {
-            assert!(stored.contains(&id), "{id} of {stored:?}");
+            assert!(stored.contains(id), "{id} of {stored:?}");
+        }
+    }
+}
+
+/// The last run has left its checkpoint in memory with the parent that it had.
+fn a_run_names_no_parent_that_pruning_has_removed(place: &Place) {
+    let (_server, client) = serve(place);
+    let in_exit = talk::with(talk::slow(1, 3), "durability", "exit");
+    // Such a run shows the checkpoint at which the thread is, and has no others.
+    let without_input = talk::with(talk::slow(1, 3), "input", Value::Null);
+    let update = json!({"update": {"seen": []}});
+    let with_command = talk::with(in_exit.clone(), "command", update);
+    let with_command = talk::with(with_command, "durability", "async");
+    for run in [in_exit, without_input, with_command].map(showing_checkpoints) {
+        let [kept, pruned] = [(); 2].map(|()| {
+            let thread = client.thread();
+            client.run(&thread, &talk::slow(1, 2));
+            client.run(&thread, &talk::slow(1, 2));
+            thread
+        });
+        // Its first run is gone from the path of its second one then.
+        let before = stored(&client, &pruned);
+        let prune = json!({"thread_ids": [pruned], "strategy": "keep_latest"});
+        ok(client.post("/threads/prune", &prune), 200);
+        let named = parents(&client, &kept, &run);
+        assert!(!named.is_empty(), "{run}");
+        for id in named {
+            assert!(stored(&client, &kept).contains(&id), "{run}: {id}");
+        }
+        let named = parents(&client, &pruned, &run);
+        let stored = stored(&client, &pruned);
+        assert!(before.len() > stored.len(), "{run}: {stored:?}");
+        for id in &named {
+            assert!(stored.contains(id), "{run}: {id} of {stored:?}");
         }
     }
 }

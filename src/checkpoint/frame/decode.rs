@@ -198,20 +198,6 @@ pub fn with_row(cached: &Decoded, stored: &Stored) -> Result<Decoded, Error> {
     })
 }
 
-/// A copy of a decoded checkpoint with the pending writes that are stored now.
-///
-/// # Errors
-/// A row that this version cannot read.
-pub fn with_writes(cached: &Decoded, stored: &Stored) -> Result<Decoded, Error> {
-    let (writes, references) = decode_writes(&stored.writes)?;
-    Ok(Decoded {
-        checkpoint: cached.checkpoint.clone(),
-        frame: cached.frame.clone(),
-        writes,
-        references,
-    })
-}
-
 /// What the position of an id takes.
 const ID_BYTES: usize = 32;
 

@@ -46,7 +46,8 @@ impl Service {
         let payer = identity::principal(&kwargs.config);
         let room = self.inner.memory.room(payer, &handle.cancel);
         let base = address.or(slot.head);
-        let (mut base, memory) = self.load(slot, base, is_at_head, &room).await?;
+        let by_end = is_at_head && !kwargs.shows_parent();
+        let (mut base, memory) = self.load(slot, base, by_end, &room).await?;
         if is_at_head {
             // Open interrupts of other branches at this checkpoint are not this one's.
             if let Some(base) = &mut base {
@@ -95,18 +96,18 @@ impl Service {
     }
 
     /// A checkpoint with its pending writes, and the memory that it takes, for which this waits; its values come from
-    /// the cache when they can.
+    /// the cache when they can, and `by_end` all of it if the run before ended there.
     async fn load(
         &self,
         slot: Slot,
         id: Option<CheckpointId>,
-        is_at_head: bool,
+        by_end: bool,
         room: &Room<'_>,
     ) -> Result<(Option<Decoded>, Reservation), Error> {
         let mut memory = None;
         loop {
             let read = match id {
-                Some(id) => self.read(slot, id, is_at_head, &mut memory, room).await?,
+                Some(id) => self.read(slot, id, by_end, &mut memory, room).await?,
                 None => Read::None,
             };
             let needed = match (read, memory.take()) {
@@ -125,12 +126,12 @@ impl Service {
         &self,
         slot: Slot,
         id: CheckpointId,
-        is_at_head: bool,
+        by_end: bool,
         memory: &mut Option<Reservation>,
         room: &Room<'_>,
     ) -> Result<Read, Error> {
         let cache = &self.shared.cache;
-        if let Some(known) = cache.claimed_head(slot).filter(|_| is_at_head) {
+        if let Some(known) = cache.claimed_head(slot).filter(|_| by_end) {
             let needed = counted(known.memory());
             return Ok(if room.has(memory, needed) {
                 Read::State(Box::new((*known).clone()))
@@ -155,7 +156,7 @@ impl Service {
             }
             let stored = saver.load(full(false)).await?;
             let stored = stored.ok_or(Error::NoCheckpoint(id))?;
-            frame::with_writes(&cached, &stored)?
+            frame::with_row(&cached, &stored)?
         } else {
             let weighed = load::weighed(saver, slot.tree, &ns, id, BATCH_BYTES).await?;
             needed = bytes_of(weighed.weight());

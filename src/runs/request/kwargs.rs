@@ -185,6 +185,12 @@ impl Kwargs {
         value.is_some_and(|value| !value.is_null())
     }
 
+    /// Whether events of the run name the parent of the checkpoint at which it begins, which pruning may change: with
+    /// a command, or without an input, they show that checkpoint, and with `exit` its own ones have the parent that it has.
+    pub fn shows_parent(&self) -> bool {
+        self.command.is_some() || self.input.is_none() || self.durability == Durability::Exit
+    }
+
     /// A field of `config.configurable`.
     pub fn configurable(&self, key: &str) -> Option<&Value> {
         self.config.get("configurable")?.get(key)
