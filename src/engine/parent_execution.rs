@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::{
     error::Error,
     event::{Interrupt, TaskInfo},
-    persist::queue::QueuedWrites,
+    persist::{queue::QueuedWrites, writer::Durability},
     reserved::{STEP, control_index},
     run_context::RunContext,
 };
@@ -83,7 +83,8 @@ impl ParentExecution {
         std::mem::take(&mut self.interrupts.lock())
     }
 
-    /// Makes the results of a task's steps durable.
+    /// Makes the results of a task's steps durable. In `Exit` durability they wait for the end of the run, which stores
+    /// them if the graph stops at this checkpoint: most others are never stored, and nobody would find them there.
     ///
     /// # Errors
     /// The storage failed, or another writer took over.
@@ -112,6 +113,9 @@ impl ParentExecution {
             }],
         };
         writer.enqueue([writes], false).await;
+        if writer.durability() == Durability::Exit {
+            return Ok(());
+        }
         Ok(writer.flush().await?)
     }
 }

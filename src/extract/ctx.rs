@@ -323,6 +323,9 @@ impl Ctx {
     /// Runs `work` once per task: a replay after an interrupt or a crash returns the stored
     /// result. Its key is the name and the number of earlier uses of the name in this task.
     ///
+    /// The result is durable when this returns, except in the durability `exit`: there nothing is stored before the
+    /// run ends or asks, so that a crash before that repeats the supersteps and their steps.
+    ///
     /// # Errors
     /// What `work` returns, or when the result cannot be encoded, stored or decoded.
     pub async fn step<T, F>(&self, name: &str, work: F) -> anyhow::Result<T>

@@ -58,6 +58,7 @@ mod shutdown;
 mod slow_reads;
 mod start;
 mod stateless;
+mod steps;
 mod storage_bytes;
 mod store;
 mod stream_log;

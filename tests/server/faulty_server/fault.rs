@@ -41,7 +41,11 @@ async fn good(state: Fault) -> Result<Update<Fault>> {
 
 async fn bad(state: Fault, ctx: Ctx) -> Result<Command<Fault>> {
     state.leave_trace("bad")?;
-    if state.how.as_deref() == Some("ask") {
+    if matches!(state.how.as_deref(), Some("step" | "step and ask")) {
+        let work = async { state.leave_trace("step") };
+        ctx.step("step", work).await?;
+    }
+    if matches!(state.how.as_deref(), Some("ask" | "step and ask")) {
         let answer: String = ctx.interrupt("shall I go on?").await;
         state.leave_trace(&answer)?;
     }
