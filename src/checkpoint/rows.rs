@@ -156,6 +156,25 @@ pub struct NodeRow {
     pub event_offset: Option<i32>,
 }
 
+/// The ids and numbers of a row of the message index or of the events.
+const SMALL_ROW: usize = 64;
+
+impl NodeRow {
+    /// About how many bytes it has.
+    fn bytes(&self) -> usize {
+        let texts = [&self.edit_of, &self.role].into_iter().flatten();
+        SMALL_ROW + self.message_id.len() + texts.map(|text| text.len()).sum::<usize>()
+    }
+}
+
+impl EventRow {
+    /// About how many bytes it has.
+    fn bytes(&self) -> usize {
+        let message = self.message_id.as_ref().map_or(0, |id| id.len());
+        SMALL_ROW + message + self.payload.memory()
+    }
+}
+
 /// A row of `events`; the storage assigns its number and its id. Branch and
 /// checkpoint are those of its commit.
 #[derive(Clone, Debug, Default)]
@@ -232,7 +251,10 @@ impl Commit {
         let row = self.checkpoint.bytes();
         let blobs = self.blobs.iter().map(|blob| blob.bytes.len());
         let writes = self.writes.iter().map(|write| write.bytes.len());
-        row + blobs.sum::<usize>() + writes.sum::<usize>()
+        let nodes = self.nodes.iter().map(NodeRow::bytes);
+        let events = self.events.iter().map(EventRow::bytes);
+        let small = nodes.sum::<usize>() + events.sum::<usize>();
+        row + blobs.sum::<usize>() + writes.sum::<usize>() + small
     }
 }
 

@@ -58,6 +58,13 @@ fn without_any_source_a_server_listens_on_loopback_and_keeps_a_file() {
 }
 
 #[test]
+fn without_any_source_runs_of_a_server_have_the_bounds_of_those_without_one() {
+    let settings = settings(Flags::default(), &[], "").unwrap();
+    assert_eq!(settings.run_ahead, RunAhead::default());
+    assert_eq!(settings.max_tasks, crate::engine::MAX_TASKS);
+}
+
+#[test]
 fn flags_beat_the_environment_which_beats_the_file() {
     let file = "port = 1\nhost = \"0.0.0.0\"\nlog_level = \"debug\"\n";
     let variables = [("PORT", "2"), ("LOG_LEVEL", "warn")];

@@ -7,11 +7,12 @@ use uuid::Uuid;
 use super::*;
 use crate::{
     checkpoint::{
-        Blobs, CheckpointRow, List, NewBranch, Page, PageScope, Query, Slot, Source, Stored,
-        Version, codec::Format,
+        Blobs, CheckpointRow, EventRow, List, NewBranch, NodeRow, Page, PageScope, Query, Slot,
+        Source, Stored, Version, codec::Format,
     },
-    id::{BranchId, CheckpointId, ThreadId, TreeId},
+    id::{BranchId, CheckpointId, NodeId, ThreadId, TreeId},
     time::Timestamp,
+    value::Map,
 };
 
 mod gather;
@@ -285,6 +286,52 @@ async fn a_run_waits_at_each_limit_and_goes_on_when_a_transaction_has_ended() {
     rig.end(Ok(())).await;
     assert_eq!(rig.next().await, [1]);
     assert!(rig.has_room(1), "the second one ended a millisecond ago");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_bytes_of_a_superstep_are_those_of_all_its_rows() {
+    let text: Arc<str> = "x".repeat(500).into();
+    let node = NodeRow {
+        id: NodeId(Uuid::nil()),
+        parent: None,
+        ordinal: 1,
+        kind: "add",
+        message_id: text.clone(),
+        edit_of: None,
+        seq: 0,
+        role: Some("human".into()),
+        event_number: None,
+        event_offset: Some(1),
+    };
+    let event = EventRow {
+        kind: "MessageAdded",
+        payload: Map::new(),
+        message_id: Some(text),
+    };
+    let limits = RunAhead {
+        bytes: 10_000,
+        ..RunAhead::default()
+    };
+    type Change = fn(&mut Commit, NodeRow, EventRow);
+    let changes: [(Change, [usize; 2]); 3] = [
+        (|_, _, _| (), [10, 10]),
+        (
+            |commit, node, _| commit.nodes = vec![node; 10],
+            [5010, 7000],
+        ),
+        (
+            |commit, _, event| commit.events = vec![event; 10],
+            [5010, 7000],
+        ),
+    ];
+    for (change, [least, most]) in changes {
+        let rig = Rig::new(limits);
+        let mut commit = superstep(0, 10);
+        change(&mut commit, node.clone(), event.clone());
+        rig.pipeline.push(Write::Commit(commit));
+        assert!(rig.has_room(10_000 - most), "{least}");
+        assert!(!rig.has_room(10_001 - least), "{least}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
