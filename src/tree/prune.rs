@@ -16,7 +16,7 @@ pub struct PruneCandidate {
     pub parent: Option<CheckpointId>,
     /// The branch that wrote it.
     pub branch: BranchId,
-    /// It must stay: a branch, tag, fork or run needs it, or it has an open interrupt.
+    /// It must stay: a branch, tag, fork or run needs it, another thread goes on from it, or it has an open interrupt.
     pub retained: bool,
     /// It contains the input of a run and nothing else.
     pub input: bool,

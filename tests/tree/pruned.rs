@@ -10,8 +10,8 @@ use test_support::place::{Place, block_on, serve};
 use test_support::server::Server;
 use test_support::tables::file;
 use test_support::talk::{
-    agent_thread, code, contents, events, extend, get, ids, numbers, ok, path, put, read, say,
-    turn, until, user,
+    self, agent_thread, background, code, contents, events, extend, get, id_of, ids, numbers, ok,
+    path, put, read, say, slow, turn, until, user,
 };
 
 on_both_storages!(
@@ -21,6 +21,8 @@ on_both_storages!(
     whatever_is_made_while_others_prune_stands_on_something,
     a_deleted_run_takes_the_messages_of_its_pruned_checkpoints_with_it,
     a_deleted_fork_takes_the_messages_of_its_pruned_checkpoints_with_it,
+    what_a_fork_goes_on_from_stays_when_its_parent_is_pruned,
+    what_a_run_of_a_fork_returns_to_stays_when_its_parent_is_pruned,
 );
 
 /// A thread of `agent` with a turn for each text.
@@ -254,5 +256,69 @@ fn a_deleted_fork_takes_the_messages_of_its_pruned_checkpoints_with_it(place: &P
     pruned_turn(&client, fork);
     assert_eq!(client.delete(&format!("/threads/{fork}")).status, 204);
     assert_eq!(path(&client, &thread, "").len(), 2);
+    block_on(tables(place, &server).check(true));
+}
+
+/// A fork of a thread with four turns, back before the third; and the checkpoint where it is then.
+fn rewound_fork(client: &Client, thread: &str) -> (String, Value) {
+    let third = path(client, thread, "")[4].clone();
+    let fork = id_of(&talk::fork(client, thread, &json!({})));
+    let rewind = json!({"message_id": third});
+    let back = client.post(&format!("/threads/{fork}/rewind"), &rewind);
+    (fork, ok(back, 201)["head_checkpoint_id"].take())
+}
+
+/// It is between what the fork inherits and nothing else needs: neither the head of a branch nor where the fork begins.
+fn what_a_fork_goes_on_from_stays_when_its_parent_is_pruned(place: &Place) {
+    let (server, client) = serve(place);
+    let thread = told(&client, &["a", "b", "c", "d"]);
+    let (fork, base) = rewound_fork(&client, &thread);
+    say(&client, &fork, "other");
+    // Another one goes on from there without a turn of the first fork's own.
+    let again = id_of(&talk::fork(&client, &fork, &json!({})));
+    prune(&client, &thread);
+    prune(&client, &fork);
+    for fork in [&fork, &again] {
+        let all = read(&client, fork, "");
+        assert_eq!(
+            contents(&all["messages"])[..4],
+            ["a", "echo: a", "b", "echo: b"]
+        );
+        let states = client.history(fork);
+        let parents = states
+            .iter()
+            .map(|state| &state["parent_checkpoint"]["checkpoint_id"]);
+        let known: Vec<_> = states
+            .iter()
+            .map(|state| &state["checkpoint"]["checkpoint_id"])
+            .collect();
+        for parent in parents.filter(|id| id.is_string()) {
+            assert!(known.contains(&parent), "{parent} of {known:?}");
+        }
+        assert!(known.contains(&&base), "{base} of {known:?}");
+        say(&client, fork, "on");
+    }
+    block_on(tables(place, &server).check(true));
+}
+
+fn what_a_run_of_a_fork_returns_to_stays_when_its_parent_is_pruned(place: &Place) {
+    let (server, client) = serve(place);
+    let thread = told(&client, &["a", "b", "c", "d"]);
+    let (fork, _) = rewound_fork(&client, &thread);
+    let before = client.state(&fork);
+    let run = background(&client, &fork, &slow(200, 300));
+    until("the run has moved the head", || {
+        client.state(&fork)["checkpoint"] != before["checkpoint"]
+    });
+    prune(&client, &thread);
+    let cancel = format!("/threads/{fork}/runs/{run}/cancel?action=rollback&wait=true");
+    assert!(client.post(&cancel, &json!({})).status < 300);
+    until("the head is back", || {
+        client.state(&fork)["checkpoint"] == before["checkpoint"]
+    });
+    say(&client, &fork, "on");
+    let all = read(&client, &fork, "");
+    let said = contents(&all["messages"]);
+    assert_eq!(said[..5], ["a", "echo: a", "b", "echo: b", "c"]);
     block_on(tables(place, &server).check(true));
 }

@@ -21,15 +21,22 @@ use crate::{
     tree::prune::{PruneCandidate as Checkpoint, SubgraphState, plan},
 };
 
-/// Pins, bases of open runs, and checkpoints with an open interrupt, also in a subgraph. The tree is only compared:
-/// where one tree has most rows, the planner would go through its whole key for a thread that has none.
+/// Pins, bases of open runs of the whole tree, checkpoints that another thread goes on from, and those with an open
+/// interrupt, also in a subgraph. The tree is only compared: where one tree has most rows, the planner would go through
+/// its whole key for a thread that has none. A checkpoint of a fork that follows one of another thread lies at most one
+/// deeper than what the fork inherits.
 const ROWS: &str = "
 WITH own AS MATERIALIZED (
   SELECT c.checkpoint_id, c.parent_checkpoint_id, c.branch_id, c.source FROM checkpoints c
    WHERE c.thread_id = $2 AND c.checkpoint_ns = '' AND CASE WHEN c.tree_id = $1 THEN true END),
 kept AS MATERIALIZED (
   SELECT checkpoint_id AS id FROM pins WHERE tree_id = $1
-  UNION SELECT base_checkpoint_id FROM runs WHERE tree_id = $1 AND thread_id = $2 AND status IN ('pending', 'running') AND base_checkpoint_id IS NOT NULL
+  UNION SELECT r.base FROM threads t CROSS JOIN LATERAL (SELECT r.base_checkpoint_id AS base FROM runs r
+      WHERE r.thread_id = t.thread_id AND r.tree_id = $1 AND r.status IN ('pending', 'running') AND r.base_checkpoint_id IS NOT NULL OFFSET 0) r
+    WHERE t.tree_id = $1
+  UNION SELECT c.above FROM threads t CROSS JOIN LATERAL (SELECT c.parent_checkpoint_id AS above FROM checkpoints c
+      WHERE c.thread_id = t.thread_id AND c.checkpoint_ns = '' AND c.depth <= t.fork_checkpoint_depth + 1 AND c.tree_id = $1 OFFSET 0) c
+    WHERE t.tree_id = $1 AND t.thread_id <> $2 AND t.fork_checkpoint_id IS NOT NULL AND c.above IS NOT NULL
   UNION SELECT c.root FROM (
       SELECT '' AS ns, c.checkpoint_id AS id, c.checkpoint_id AS root FROM own c
       UNION ALL SELECT s.* FROM own c CROSS JOIN LATERAL (SELECT s.checkpoint_ns, s.checkpoint_id, s.root_checkpoint_id FROM checkpoints s

@@ -63,11 +63,18 @@ const DROP_LOGS: &str = "DELETE FROM run_events WHERE run_id IN ( \
          SELECT run_id FROM checkpoints INDEXED BY checkpoints_thread \
           WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns = '' AND run_id IS NOT NULL))";
 
+/// Pins, bases of open runs, checkpoints that another thread goes on from, and those with an open interrupt. A checkpoint
+/// of a fork that follows one of another thread lies at most one deeper than what the fork inherits.
 pub(super) const ROWS: &str = "WITH kept (id) AS ( \
       SELECT checkpoint_id FROM pins WHERE tree_id = ?1 \
       UNION \
       SELECT base_checkpoint_id FROM runs WHERE tree_id = ?1 \
        AND status IN ('pending', 'running') AND base_checkpoint_id IS NOT NULL \
+      UNION \
+      SELECT c.parent_checkpoint_id FROM threads t CROSS JOIN checkpoints c INDEXED BY checkpoints_depth \
+         ON c.thread_id = t.thread_id AND c.checkpoint_ns = '' AND c.depth <= t.fork_checkpoint_depth + 1 \
+       WHERE t.tree_id = ?1 AND t.thread_id <> ?2 AND t.fork_checkpoint_id IS NOT NULL \
+         AND c.tree_id = ?1 AND c.parent_checkpoint_id IS NOT NULL \
       UNION \
       SELECT coalesce(c.root_checkpoint_id, c.checkpoint_id) FROM checkpoint_writes w \
         JOIN checkpoints c ON c.tree_id = ?1 AND c.checkpoint_ns = w.checkpoint_ns \
