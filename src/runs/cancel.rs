@@ -279,8 +279,14 @@ impl Service {
         let Some(mut tx) = self.begin_as(access, thread).await? else {
             return Err(Error::NoRun(run));
         };
+        let row = self.shared.parts.runs.run_without_request(thread, run);
+        let is_temporary = row.await?.is_some_and(|row| row.temporary);
         if !tx.remove_run(undo).await? {
             return Err(Error::NoRun(run));
+        }
+        if is_temporary && let Some(row) = tx.thread_row(thread).await? {
+            // The end of the run would have deleted the thread.
+            tx.delete_thread(row.tree, thread).await?;
         }
         tx.commit().await?;
         self.cancel(thread, &[run]);

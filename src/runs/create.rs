@@ -155,10 +155,7 @@ impl Service {
         request.address.ns = "".into();
         request.address.map = None;
         let mut prepared = self.build(&ids, &resolved, &request, temporary)?;
-        prepared.new.create_thread = new_thread(&request, &ids, thread).map(|new| NewThread {
-            ttl: self.inner.options.thread_ttl.filter(|_| !temporary),
-            ..new
-        });
+        prepared.new.create_thread = self.new_thread(&request, &ids, thread, temporary);
         prepared.new.address = placement.checkpoint;
         prepared.new.branch = placement.pin;
         prepared.new.unchanged_since = unchanged_since;
@@ -460,24 +457,34 @@ fn resumes(request: &request::Run) -> bool {
     enqueues && value.is_some_and(|value| !value.is_null())
 }
 
-fn new_thread(request: &request::Run, ids: &Ids, thread: Option<ThreadId>) -> Option<NewThread> {
-    let creates = thread.is_none() || request.if_not_exists == IfNotExists::Create;
-    creates.then(|| {
-        let mut metadata = thread_metadata(ids);
-        if let Some(Value::Map(own)) = request.config.get("metadata") {
-            metadata.extend(own.iter().map(|(key, value)| (key.clone(), value.clone())));
-        }
-        let own = request.metadata.iter();
-        metadata.extend(own.map(|(key, value)| (key.clone(), value.clone())));
-        if let Some(cron) = request.cron {
-            metadata.insert("cron_id", cron.to_string());
-        }
-        NewThread {
-            id: ids.thread,
-            metadata,
-            owner: request.requester.principal.to_string(),
-            if_exists: IfExists::DoNothing,
-            ttl: None,
-        }
-    })
+impl Service {
+    /// The thread that comes into being with a run, if one does. Unless it goes with the run it lives as long as the
+    /// settings say.
+    fn new_thread(
+        &self,
+        request: &request::Run,
+        ids: &Ids,
+        thread: Option<ThreadId>,
+        temporary: bool,
+    ) -> Option<NewThread> {
+        let creates = thread.is_none() || request.if_not_exists == IfNotExists::Create;
+        creates.then(|| {
+            let mut metadata = thread_metadata(ids);
+            if let Some(Value::Map(own)) = request.config.get("metadata") {
+                metadata.extend(own.iter().map(|(key, value)| (key.clone(), value.clone())));
+            }
+            let own = request.metadata.iter();
+            metadata.extend(own.map(|(key, value)| (key.clone(), value.clone())));
+            if let Some(cron) = request.cron {
+                metadata.insert("cron_id", cron.to_string());
+            }
+            NewThread {
+                id: ids.thread,
+                metadata,
+                owner: request.requester.principal.to_string(),
+                if_exists: IfExists::DoNothing,
+                ttl: self.inner.options.thread_ttl.filter(|_| !temporary),
+            }
+        })
+    }
 }

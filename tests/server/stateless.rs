@@ -15,6 +15,7 @@ on_both_storages!(
     who_leaves_a_stateless_run_cancels_it_when_asked,
     ids_of_runs_that_are_not_there_are_refused,
     a_stateless_run_is_its_creators_also_after_its_end,
+    a_stateless_run_that_is_deleted_leaves_no_thread,
 );
 
 fn open(client: &Client, body: &Value) -> Open {
@@ -287,5 +288,23 @@ fn who_joins_a_stateless_run_at_another_process_gets_its_end() {
         assert_eq!(joined["seen"], values, "{joined}");
         let events: Vec<Event> = std::iter::from_fn(|| stream.event()).collect();
         assert_eq!(events[events.len() - 1].data["seen"], values);
+    }
+}
+
+fn a_stateless_run_that_is_deleted_leaves_no_thread(place: &Place) {
+    let (_server, client) = serve(place);
+    let waiting = with(slow(1, 1), "after_seconds", 3600);
+    for body in [slow(50, 200), waiting] {
+        let run = ok(client.post("/runs", &body), 200);
+        let [thread, id] = ["thread_id", "run_id"].map(|key| run[key].as_str().unwrap());
+        let path = format!("/threads/{thread}/runs/{id}");
+        let begins = body["after_seconds"].is_null();
+        until("it is executed, or waits", || {
+            let status = &client.get(&path).json()["status"];
+            status == if begins { "running" } else { "pending" }
+        });
+        assert_eq!(client.delete(&path).status, 204);
+        client.get(&format!("/threads/{thread}")).refused(404);
+        assert_eq!(ok(client.post("/threads/count", &json!({})), 200), 0);
     }
 }

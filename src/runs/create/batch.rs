@@ -1,6 +1,6 @@
 //! Several stateless runs of one request, created in one transaction: all of them or none.
 
-use super::{PreparedRun, new_thread, refusal};
+use super::{PreparedRun, refusal};
 use crate::{
     id::{RunId, ThreadId},
     runs::{
@@ -88,7 +88,7 @@ impl Service {
             let temporary = request.on_completion == OnCompletion::Delete;
             self.check_contents(ids, assistant, request).await?;
             let mut run = self.build(ids, assistant, request, temporary)?;
-            run.new.create_thread = new_thread(request, ids, None);
+            run.new.create_thread = self.new_thread(request, ids, None, temporary);
             let format = self.shared.parts.saver.format();
             let encoded = codec::encode(&run.new.kwargs, run.new.columns(), format);
             bytes += encoded.bytes.len();

@@ -1,6 +1,6 @@
 //! The run of a cron that is due.
 
-use super::{Registration, new_thread};
+use super::Registration;
 use crate::{
     crons::{CronRow, request::OnRunCompleted},
     id::{RunId, ThreadId},
@@ -107,7 +107,7 @@ impl Service {
         let (ids, resolved) = self.ids(run, thread, &mut request).await?;
         self.check_contents(&ids, &resolved, &request).await?;
         let mut prepared = self.build(&ids, &resolved, &request, temporary)?;
-        prepared.new.create_thread = new_thread(&request, &ids, cron.thread);
+        prepared.new.create_thread = self.new_thread(&request, &ids, cron.thread, temporary);
         firing.run = Some(prepared.new);
         Ok((request, prepared.registration))
     }
