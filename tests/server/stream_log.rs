@@ -101,6 +101,10 @@ fn a_stream_is_read_after_a_crash_as_it_was_before(place: &Place) {
         let after = before[at].id.as_deref().unwrap();
         assert_eq!(rest(join(&client, &thread, &run, after)), before[at + 1..]);
     }
+    assert_eq!(
+        rest(join(&client, &thread, &run, &u64::MAX.to_string())),
+        []
+    );
     let path = format!("/threads/{thread}/runs/{run}/stream");
     assert_eq!(rest(client.open("GET", &path, &[], b"")), []);
     let custom = format!("{path}?stream_mode=custom");

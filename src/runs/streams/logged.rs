@@ -151,8 +151,8 @@ impl LoggedStream {
         let frames = LogFrames::decode(chunk.first, chunk.frames)?;
         let mut out = BytesMut::new();
         let begins_attempt = first.saturating_sub(1).is_multiple_of(ATTEMPT_FRAMES);
-        if first > self.last + 1 && !begins_attempt {
-            out.extend_from_slice(&gap(self.last + 1, Some(first - 1)));
+        if first > self.last.saturating_add(1) && !begins_attempt {
+            out.extend_from_slice(&gap(self.last.saturating_add(1), Some(first - 1)));
         }
         out.extend_from_slice(&frames.read(self.last, upto, &self.modes));
         self.has_failure |= frames.has_failure();
@@ -188,7 +188,7 @@ impl LoggedStream {
         if end == 0 {
             // It was retained for long enough.
             let result = self.service.result_of_row(row).await;
-            let mut out = BytesMut::from(&*gap(self.last + 1, None));
+            let mut out = BytesMut::from(&*gap(self.last.saturating_add(1), None));
             out.extend_from_slice(&result.to_frames(row.id, row.attempt, &self.modes));
             return Ok(Some(out.freeze()));
         }
@@ -238,7 +238,7 @@ impl LoggedStream {
         if let Logged::Frames(frames) = self.read_log(u64::MAX).await? {
             self.pause = FIRST_POLL;
             if let Some(local) = &self.local {
-                local.skip_to(self.last + 1);
+                local.skip_to(self.last.saturating_add(1));
             }
             return Ok(Some(frames));
         }
@@ -282,7 +282,7 @@ impl LoggedStream {
             Logged::Frames(frames) => return Ok(frames),
             // What an attempt does not use is no gap.
             Logged::Nothing if upto.is_multiple_of(ATTEMPT_FRAMES) => Bytes::new(),
-            Logged::Nothing => gap(self.last + 1, Some(upto)),
+            Logged::Nothing => gap(self.last.saturating_add(1), Some(upto)),
         };
         self.last = upto;
         Ok(missing)

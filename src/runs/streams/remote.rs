@@ -80,15 +80,18 @@ impl FrameSource for RemoteStream {
                 }
                 Ok(Some(_)) => Some(POLL),
                 // A temporary run leaves no row, but its result for those who wait.
-                Ok(None) => {
-                    let left = self.service.result_of_log(self.run).await;
-                    if let Ok(Some(result)) = left {
+                Ok(None) => match self.service.result_of_log(self.run).await {
+                    Ok(Some(result)) => {
                         self.state = State::Ended;
                         let run = self.run.run;
                         return Some(result.to_frames(run, self.attempt, &self.modes));
                     }
-                    None
-                }
+                    Ok(None) => None,
+                    Err(error) => {
+                        tracing::warn!(%error, "what a run has left could not be read");
+                        Some(POLL)
+                    }
+                },
                 Err(error) => {
                     tracing::warn!(%error, "a run could not be read");
                     Some(POLL)

@@ -111,7 +111,7 @@ impl ThreadEntries {
         let first = u64::try_from(first.position).unwrap_or(0);
         if let Some(resumed) = self.resumed.take()
             && resumed != Position::START
-            && first > last + 1
+            && first > last.saturating_add(1)
         {
             let gone = Position::numbered(first - 1);
             return Ok(Some(Watched::Gap(resumed, gone)));
@@ -137,7 +137,7 @@ impl ThreadEntries {
             if !frame.position.is_logged() {
                 frame.position = frame.position.not_before(last);
                 shown.push(frame);
-            } else if number == last + 1 {
+            } else if number == last.saturating_add(1) {
                 self.last = Some(number);
                 shown.push(frame);
             } else if number > last {
