@@ -1,11 +1,9 @@
 //! What requests of a server wait for: locks on tables of Postgres, and gates at fail points.
 
-use std::cell::RefCell;
-
 use tempfile::TempDir;
 use test_support::place::Place;
 use test_support::server::Server;
-use test_support::tables::connect;
+use test_support::tables::{connect, rows_at};
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::Client;
 
@@ -101,53 +99,14 @@ pub fn patient(place: &Place) -> String {
     format!("{url}{mark}options=-c%20lock_timeout%3D0%20-c%20statement_timeout%3D0")
 }
 
-/// A connection to a database that stays open.
-struct Observer {
-    url: String,
-    client: Client,
-    runtime: Runtime,
-}
-
-impl Observer {
-    fn of(url: &str) -> Self {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        let client = runtime.block_on(connect(url));
-        Self {
-            url: url.to_owned(),
-            client,
-            runtime,
-        }
-    }
-
-    /// The first column of what a statement gives.
-    fn texts(&self, sql: &str) -> Vec<String> {
-        let rows = self.runtime.block_on(self.client.query(sql, &[])).unwrap();
-        rows.iter().map(|row| row.get(0)).collect()
-    }
-}
-
-thread_local! {
-    /// The connection of whoever asks again and again who waits: to open one takes the database many times as long as
-    /// to answer.
-    static OBSERVER: RefCell<Option<Observer>> = const { RefCell::new(None) };
-}
-
-/// The first column of what a statement gives in the database of a place.
-fn texts(place: &Place, sql: &str) -> Vec<String> {
-    let url = place.url().unwrap();
-    OBSERVER.with_borrow_mut(|last| {
-        let known = last.take().filter(|one| one.url == url);
-        let observer = known.unwrap_or_else(|| Observer::of(url));
-        last.insert(observer).texts(sql)
-    })
-}
-
 /// The statements that wait for locks.
 pub fn waiting_statements(place: &Place) -> Vec<String> {
-    texts(place, STATEMENTS)
+    let rows = rows_at(place.url().unwrap(), STATEMENTS);
+    rows.into_iter().flatten().flatten().collect()
 }
 
 /// How many statements wait for locks.
 pub fn waiting(place: &Place) -> usize {
-    texts(place, WAITING)[0].parse().unwrap()
+    let rows = rows_at(place.url().unwrap(), WAITING);
+    rows[0][0].as_ref().unwrap().parse().unwrap()
 }

@@ -11,9 +11,9 @@ use std::thread::scope;
 use serde_json::json;
 use test_support::access::{SECRET, furnished, grant, keyed, people, revoke};
 use test_support::client::{Answer, Client};
-use test_support::place::{Place, block_on};
+use test_support::place::Place;
 use test_support::server::Server;
-use test_support::tables::connect;
+use test_support::tables::rows_at;
 use test_support::talk::{get, until};
 
 use self::writes::{Prepared, Write, all};
@@ -76,16 +76,12 @@ type Stored = BTreeMap<&'static str, Vec<String>>;
 /// What threads consist of, and who has which level on them but the writer.
 fn stored(place: &Place) -> Stored {
     const MEMBERS: &str = "tree_members";
-    let mut all = block_on(async {
-        let client = connect(place.url().unwrap()).await;
-        let mut all = Stored::new();
-        for name in TABLES.into_iter().chain([MEMBERS]) {
-            let sql = format!("SELECT t::text FROM {name} t ORDER BY 1");
-            let rows = client.query(&*sql, &[]).await.unwrap();
-            all.insert(name, rows.iter().map(|row| row.get(0)).collect());
-        }
-        all
-    });
+    let texts = |name| {
+        let sql = format!("SELECT t::text FROM {name} t ORDER BY 1");
+        let rows = rows_at(place.url().unwrap(), &sql);
+        (name, rows.into_iter().flatten().flatten().collect())
+    };
+    let mut all: Stored = TABLES.into_iter().chain([MEMBERS]).map(texts).collect();
     let members = all.get_mut(MEMBERS).unwrap();
     members.retain(|row| !row.contains(",bob,"));
     all

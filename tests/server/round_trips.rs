@@ -16,6 +16,7 @@ use test_support::talk::{background, until, with};
 
 mod derived;
 mod proxy;
+mod shared;
 mod warm;
 
 use proxy::Proxy;
@@ -204,6 +205,8 @@ fn each(before: (u64, u64), after: (u64, u64), times: f64) -> Cost {
 
 /// What a run may cost on an existing thread.
 struct Bounds {
+    /// Of a thread that is created.
+    thread: Cost,
     run: Cost,
     turn: Cost,
     /// Of a run each superstep of which waits for the one before to be durable.
@@ -238,6 +241,8 @@ fn runs_cost_little(setup: Setup, meter: &dyn Meter, bounds: &Bounds) {
     let server = setup.env("BACKSTITCH_LEASE", "3600").start();
     let measured = Measured::when_idle(meter);
     let client = Client::of(&server);
+    measured.costs_at_most("a thread", bounds.thread, || drop(client.thread()));
+
     let thread = client.thread();
     let chain: Value = json!({"assistant_id": "seq10", "input": {"count": 0, "log": []}});
     measured.costs_at_most("a run of 12 supersteps", bounds.run, || {
@@ -341,6 +346,7 @@ fn a_run_takes_few_statements_and_fewer_commits() {
     // other less often than once a run. On a slow machine some runs have what is derived stored twice, once before they
     // end; one more for every run would be a fault.
     let bounds = Bounds {
+        thread: Cost::of(3.0, 1.2),
         run: Cost::of(12.0, 3.4),
         turn: Cost::of(12.0, 3.4),
         sync: Cost::of(34.0, 16.4),
@@ -358,6 +364,7 @@ fn a_run_on_sqlite_takes_few_commits() {
     let (setup, meter) = OfSqlite::start();
     // A statement is no round trip there: each row is one.
     let bounds = Bounds {
+        thread: Cost::of(12.0, 1.2),
         run: Cost::of(65.0, 2.4),
         turn: Cost::of(50.0, 2.4),
         sync: Cost::of(95.0, 13.5),

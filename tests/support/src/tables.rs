@@ -1,8 +1,12 @@
 //! Looks into the tables of a place, past the server.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use crate::place::{Place, block_on};
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::Client;
+
+use crate::place::Place;
 use crate::server::Server;
 
 /// Columns as text; ids with hyphens.
@@ -16,11 +20,7 @@ pub fn file(server: &Server) -> std::path::PathBuf {
 /// The rows that a statement gives; on Postgres it gives texts.
 pub fn rows(place: &Place, server: &Server, sql: &str) -> Vec<Row> {
     match place.url() {
-        Some(url) => block_on(async {
-            let rows = connect(url).await.query(sql, &[]).await.unwrap();
-            let row = |row: &tokio_postgres::Row| (0..row.len()).map(|at| row.get(at)).collect();
-            rows.iter().map(row).collect()
-        }),
+        Some(url) => rows_at(url, sql),
         None => {
             let db = rusqlite::Connection::open(file(server)).unwrap();
             let mut statement = db.prepare(sql).unwrap();
@@ -32,6 +32,13 @@ pub fn rows(place: &Place, server: &Server, sql: &str) -> Vec<Row> {
             rows.unwrap().collect::<Result<_, _>>().unwrap()
         }
     }
+}
+
+/// The rows of texts that a statement gives in the Postgres database with this URL.
+pub fn rows_at(url: &str, sql: &str) -> Vec<Row> {
+    let rows = observed(url, async |client| client.query(sql, &[]).await).unwrap();
+    let row = |row: &tokio_postgres::Row| (0..row.len()).map(|at| row.get(at)).collect();
+    rows.iter().map(row).collect()
 }
 
 /// The names of a table's columns.
@@ -73,10 +80,10 @@ pub fn contents(place: &Place, server: &Server) -> BTreeMap<String, Vec<Row>> {
 /// Executes a statement: how many rows it changed, or what the database says against it.
 pub fn execute(place: &Place, server: &Server, sql: &str) -> Result<u64, String> {
     match place.url() {
-        Some(url) => block_on(async {
-            let done = connect(url).await.execute(sql, &[]).await;
+        Some(url) => {
+            let done = observed(url, async |client| client.execute(sql, &[]).await);
             done.map_err(|error| error.as_db_error().unwrap().message().to_owned())
-        }),
+        }
         None => {
             let db = rusqlite::Connection::open(file(server)).unwrap();
             let done = db.execute(sql, []);
@@ -84,6 +91,53 @@ pub fn execute(place: &Place, server: &Server, sql: &str) -> Result<u64, String>
                 .map_err(|error| error.to_string())
         }
     }
+}
+
+/// A connection to a database that stays open.
+struct Observer {
+    url: String,
+    client: Client,
+    runtime: Runtime,
+}
+
+impl Observer {
+    fn of(url: &str) -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let client = runtime.block_on(connect(url));
+        Self {
+            url: url.to_owned(),
+            client,
+            runtime,
+        }
+    }
+}
+
+thread_local! {
+    /// The connection of whoever looks into one database again and again: to open one takes the database many times as
+    /// long as to answer.
+    static OBSERVER: RefCell<Option<Observer>> = const { RefCell::new(None) };
+}
+
+/// Asks a database over the connection of this thread. One that a restart of the database has closed is opened again.
+fn observed<T>(
+    url: &str,
+    ask: impl AsyncFn(&Client) -> Result<T, tokio_postgres::Error>,
+) -> Result<T, tokio_postgres::Error> {
+    OBSERVER.with_borrow_mut(|last| {
+        let known = last.take().filter(|one| one.url == url);
+        let is_new = known.is_none();
+        let observer = known.unwrap_or_else(|| Observer::of(url));
+        let mut answer = observer.runtime.block_on(ask(&observer.client));
+        let observer = if observer.client.is_closed() && !is_new {
+            let next = Observer::of(url);
+            answer = next.runtime.block_on(ask(&next.client));
+            next
+        } else {
+            observer
+        };
+        *last = Some(observer);
+        answer
+    })
 }
 
 /// A client of a Postgres database.
