@@ -174,7 +174,7 @@ fn the_settings_say_how_long_other_threads_live(place: &Place) {
         200,
     );
     assert_eq!(shown(&client, &thread)["ttl_minutes"], 60.0);
-    // And this one, each of a batch; the one that goes with its run needs no time.
+    // A batch creates this one.
     let keeping = talk::with(talk::turn("hi"), "on_completion", "keep");
     let runs = ok(
         client.post("/runs/batch", &json!([keeping, talk::turn("hi")])),

@@ -281,7 +281,7 @@ fn a_run_names_no_parent_that_pruning_has_removed(place: &Place) {
             client.run(&thread, &talk::slow(1, 2));
             thread
         });
-        // Its first run is gone from the path of its second one then.
+        // Pruning removes every checkpoint but the last one, its parent too.
         let before = stored(&client, &pruned);
         let prune = json!({"thread_ids": [pruned], "strategy": "keep_latest"});
         ok(client.post("/threads/prune", &prune), 200);

@@ -268,13 +268,14 @@ fn rewound_fork(client: &Client, thread: &str) -> (String, Value) {
     (fork, ok(back, 201)["head_checkpoint_id"].take())
 }
 
-/// It is between what the fork inherits and nothing else needs: neither the head of a branch nor where the fork begins.
+/// The fork goes on from a checkpoint of its parent that is no head of a branch, has no tag, and is not the one at which
+/// the fork begins.
 fn what_a_fork_goes_on_from_stays_when_its_parent_is_pruned(place: &Place) {
     let (server, client) = serve(place);
     let thread = told(&client, &["a", "b", "c", "d"]);
     let (fork, base) = rewound_fork(&client, &thread);
     say(&client, &fork, "other");
-    // Another one goes on from there without a turn of the first fork's own.
+    // A fork of the fork reads that checkpoint through two threads.
     let again = id_of(&talk::fork(&client, &fork, &json!({})));
     prune(&client, &thread);
     prune(&client, &fork);

@@ -68,7 +68,7 @@ fn runs_at_once_cost_less_each(setup: Setup, meter: &dyn Meter, most: [(Value, C
 #[test]
 fn runs_of_many_clients_share_statements_of_postgres() {
     let (setup, meter) = OfPostgres::start();
-    let most = [(chain(), Cost::of(6.0, 1.7)), (turn(), Cost::of(6.0, 1.7))];
+    let most = [(chain(), Cost::of(5.0, 1.4)), (turn(), Cost::of(5.0, 1.4))];
     runs_at_once_cost_less_each(setup, &meter, most);
 }
 
