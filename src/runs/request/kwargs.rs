@@ -188,7 +188,11 @@ impl Kwargs {
     /// Whether events of the run name the parent of the checkpoint at which it begins, which pruning may change: with
     /// a command, or without an input, they show that checkpoint, and with `exit` its own ones have the parent that it has.
     pub fn shows_parent(&self) -> bool {
-        self.command.is_some() || self.input.is_none() || self.durability == Durability::Exit
+        let shows = |mode| matches!(mode, Mode::Checkpoints | Mode::Debug);
+        self.stream_mode.iter().copied().any(shows)
+            && (self.command.is_some()
+                || self.input.is_none()
+                || self.durability == Durability::Exit)
     }
 
     /// A field of `config.configurable`.
@@ -268,6 +272,36 @@ mod tests {
         assert_eq!(back.context, request.context);
         assert_eq!(back.configurable("graph_id"), Some(&value!("counter")));
         assert_eq!(back.config.get("metadata"), Some(&value!({"m": 1})));
+    }
+
+    #[test]
+    fn the_parent_of_the_checkpoint_at_which_a_run_begins_shows_in_its_checkpoints_alone() {
+        let ids = Ids {
+            run: RunId::mint(),
+            thread: ThreadId::mint(),
+            assistant: AssistantId::of_graph("counter"),
+            graph: "counter".into(),
+            names_user: false,
+        };
+        let shown = |modes: &[Mode], durability, input: Option<Value>| {
+            let mut request = Run::of(
+                Assistant::Graph("counter".into()),
+                Requester::unrestricted(),
+            );
+            request.stream_mode = modes.to_vec();
+            request.durability = Some(durability);
+            request.input = input;
+            Kwargs::of(&request, &ids, &Map::default(), None, false).shows_parent()
+        };
+        let input = || Some(value!({"count": 1}));
+        for mode in [Mode::Checkpoints, Mode::Debug] {
+            let modes = [Mode::Values, mode];
+            assert!(shown(&modes, Durability::Exit, input()));
+            assert!(shown(&modes, Durability::Async, None));
+            assert!(!shown(&modes, Durability::Async, input()));
+        }
+        let others = [Mode::Values, Mode::Tasks, Mode::Updates, Mode::Events];
+        assert!(!shown(&others, Durability::Exit, None));
     }
 
     #[test]
