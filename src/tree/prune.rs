@@ -20,6 +20,8 @@ pub struct PruneCandidate {
     pub retained: bool,
     /// It contains the input of a run and nothing else.
     pub input: bool,
+    /// Its parent is inherited, and lies before the checkpoint at which the thread begins.
+    pub inherits: bool,
 }
 
 /// A state of a subgraph that belongs to a root checkpoint.
@@ -54,7 +56,9 @@ pub fn outlives_its_task(ns: &str) -> bool {
 ///
 /// A subgraph that stores its state for the thread reads the newest one on the path, so the
 /// checkpoints with those states stay too. So does the bare input right above one that stays: it
-/// leads from the first message of a turn to what was before the turn.
+/// leads from the first message of a turn to what was before the turn. And so does the first one of the thread above one
+/// that stays, where the thread has gone back to before it begins: by its depth, whoever prunes the parent thread finds
+/// what this one goes on from.
 pub fn plan(rows: &[PruneCandidate], states: &[SubgraphState]) -> PrunePlan {
     let by_id: HashMap<CheckpointId, &PruneCandidate> =
         rows.iter().map(|row| (row.id, row)).collect();
@@ -65,6 +69,7 @@ pub fn plan(rows: &[PruneCandidate], states: &[SubgraphState]) -> PrunePlan {
         .collect();
     retain_subgraph_states(rows, &by_id, states, &mut retained);
     retain_inputs(&by_id, &mut retained);
+    retain_heirs(&by_id, &mut retained);
     let mut plan = PrunePlan::default();
     let mut nearest: HashMap<CheckpointId, Option<CheckpointId>> = HashMap::new();
     for row in rows {
@@ -102,6 +107,22 @@ fn retain_inputs(
             && retained.insert(row.id)
         {
             at = row.parent;
+        }
+    }
+}
+
+fn retain_heirs(
+    by_id: &HashMap<CheckpointId, &PruneCandidate>,
+    retained: &mut HashSet<CheckpointId>,
+) {
+    let mut passed: HashSet<CheckpointId> = HashSet::new();
+    for id in retained.clone() {
+        let mut at = by_id.get(&id);
+        while let Some(row) = at.filter(|row| passed.insert(row.id)) {
+            if row.inherits {
+                retained.insert(row.id);
+            }
+            at = row.parent.and_then(|id| by_id.get(&id));
         }
     }
 }

@@ -22,6 +22,7 @@ on_both_storages!(
     a_deleted_run_takes_the_messages_of_its_pruned_checkpoints_with_it,
     a_deleted_fork_takes_the_messages_of_its_pruned_checkpoints_with_it,
     what_a_fork_goes_on_from_stays_when_its_parent_is_pruned,
+    what_a_fork_that_was_pruned_goes_on_from_stays_when_its_parent_is_pruned,
     what_a_run_of_a_fork_returns_to_stays_when_its_parent_is_pruned,
 );
 
@@ -280,26 +281,46 @@ fn what_a_fork_goes_on_from_stays_when_its_parent_is_pruned(place: &Place) {
     prune(&client, &thread);
     prune(&client, &fork);
     for fork in [&fork, &again] {
-        let all = read(&client, fork, "");
-        assert_eq!(
-            contents(&all["messages"])[..4],
-            ["a", "echo: a", "b", "echo: b"]
-        );
-        let states = client.history(fork);
-        let parents = states
-            .iter()
-            .map(|state| &state["parent_checkpoint"]["checkpoint_id"]);
-        let known: Vec<_> = states
-            .iter()
-            .map(|state| &state["checkpoint"]["checkpoint_id"])
-            .collect();
-        for parent in parents.filter(|id| id.is_string()) {
-            assert!(known.contains(&parent), "{parent} of {known:?}");
-        }
-        assert!(known.contains(&&base), "{base} of {known:?}");
-        say(&client, fork, "on");
+        goes_on_from(&client, fork, &base);
     }
     block_on(tables(place, &server).check(true));
+}
+
+/// Nothing is left that shows how deep the fork once was.
+fn what_a_fork_that_was_pruned_goes_on_from_stays_when_its_parent_is_pruned(place: &Place) {
+    let (server, client) = serve(place);
+    let thread = told(&client, &["a", "b", "c", "d"]);
+    let (fork, base) = rewound_fork(&client, &thread);
+    for text in ["other", "far", "deep", "deeper"] {
+        say(&client, &fork, text);
+    }
+    for pruned in [&fork, &thread, &fork, &thread] {
+        prune(&client, pruned);
+    }
+    goes_on_from(&client, &fork, &base);
+    block_on(tables(place, &server).check(true));
+}
+
+/// The history of a fork is whole down to what it inherits.
+fn goes_on_from(client: &Client, fork: &str, base: &Value) {
+    let all = read(client, fork, "");
+    assert_eq!(
+        contents(&all["messages"])[..4],
+        ["a", "echo: a", "b", "echo: b"]
+    );
+    let states = client.history(fork);
+    let parents = states
+        .iter()
+        .map(|state| &state["parent_checkpoint"]["checkpoint_id"]);
+    let known: Vec<_> = states
+        .iter()
+        .map(|state| &state["checkpoint"]["checkpoint_id"])
+        .collect();
+    for parent in parents.filter(|id| id.is_string()) {
+        assert!(known.contains(&parent), "{parent} of {known:?}");
+    }
+    assert!(known.contains(&base), "{base} of {known:?}");
+    say(client, fork, "on");
 }
 
 fn what_a_run_of_a_fork_returns_to_stays_when_its_parent_is_pruned(place: &Place) {

@@ -21,6 +21,7 @@ fn rows(rows: &[(u128, u128, u128, bool)]) -> Vec<PruneCandidate> {
             branch: branch(*by),
             retained: *kept,
             input: false,
+            inherits: false,
         })
         .collect()
 }
@@ -123,4 +124,25 @@ fn a_state_of_another_branch_does_not_end_the_search() {
     let plan = plan(&rows, &inner);
     assert_eq!(removed(&plan), [3]);
     assert_eq!(moved(&plan), [(4, 2)]);
+}
+
+#[test]
+fn the_first_one_that_follows_an_inherited_one_stays_on_the_path_of_another() {
+    let mut rows = rows(&[
+        (10, 3, 1, false),
+        (11, 10, 1, false),
+        (12, 11, 1, true),
+        // What nothing needs stays no longer for that.
+        (13, 4, 2, false),
+        (14, 13, 2, false),
+        // Where the thread begins.
+        (15, 9, 3, false),
+        (16, 15, 3, true),
+    ]);
+    for row in &mut rows {
+        row.inherits = row.parent.is_some_and(|parent| parent < id(9));
+    }
+    let plan = plan(&rows, &[]);
+    assert_eq!(removed(&plan), [11, 13, 14, 15]);
+    assert_eq!(moved(&plan), [(12, 10), (16, 9)]);
 }

@@ -24,7 +24,7 @@ use crate::{
 /// Pins, bases of open runs of the whole tree, checkpoints that another thread goes on from, and those with an open
 /// interrupt, also in a subgraph. The tree is only compared: where one tree has most rows, the planner would go through
 /// its whole key for a thread that has none. A checkpoint of a fork that follows one of another thread lies at most one
-/// deeper than what the fork inherits.
+/// deeper than what the fork inherits: pruning the fork leaves the first one that does.
 const ROWS: &str = "
 WITH own AS MATERIALIZED (
   SELECT c.checkpoint_id, c.parent_checkpoint_id, c.branch_id, c.source FROM checkpoints c
@@ -44,7 +44,8 @@ kept AS MATERIALIZED (
    CROSS JOIN LATERAL (SELECT 1 FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns = c.ns COLLATE \"C\" AND w.checkpoint_id = c.id AND w.idx = -3
        AND (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = $1 AND o.checkpoint_ns = w.checkpoint_ns AND o.checkpoint_id = w.checkpoint_id
                AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = 0) IS NULL LIMIT 1) w)
-SELECT c.checkpoint_id, c.parent_checkpoint_id, c.branch_id, c.checkpoint_id IN (SELECT id FROM kept) AS kept, c.source = 'input' AS input
+SELECT c.checkpoint_id, c.parent_checkpoint_id, c.branch_id, c.checkpoint_id IN (SELECT id FROM kept) AS kept, c.source = 'input' AS input,
+       COALESCE(c.parent_checkpoint_id < (SELECT t.fork_checkpoint_id FROM threads t WHERE t.thread_id = $2), false) AS inherits
   FROM own c";
 
 const INNER: &str = "
@@ -138,6 +139,7 @@ fn row_of(row: &Row) -> Result<Checkpoint, Error> {
         branch: BranchId(column(row, "branch_id")?),
         retained: column(row, "kept")?,
         input: column(row, "input")?,
+        inherits: column(row, "inherits")?,
     })
 }
 

@@ -64,7 +64,8 @@ const DROP_LOGS: &str = "DELETE FROM run_events WHERE run_id IN ( \
           WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns = '' AND run_id IS NOT NULL))";
 
 /// Pins, bases of open runs, checkpoints that another thread goes on from, and those with an open interrupt. A checkpoint
-/// of a fork that follows one of another thread lies at most one deeper than what the fork inherits.
+/// of a fork that follows one of another thread lies at most one deeper than what the fork inherits: pruning the fork leaves
+/// the first one that does.
 pub(super) const ROWS: &str = "WITH kept (id) AS ( \
       SELECT checkpoint_id FROM pins WHERE tree_id = ?1 \
       UNION \
@@ -84,7 +85,9 @@ pub(super) const ROWS: &str = "WITH kept (id) AS ( \
            AND o.checkpoint_ns = w.checkpoint_ns AND o.checkpoint_id = w.checkpoint_id \
            AND o.branch_id = w.branch_id AND o.task_id = w.task_id AND o.idx = 0)) \
     SELECT checkpoint_id, parent_checkpoint_id, branch_id, \
-      checkpoint_id IN (SELECT id FROM kept), source = 'input' \
+      checkpoint_id IN (SELECT id FROM kept), source = 'input', \
+      coalesce(parent_checkpoint_id < \
+        (SELECT t.fork_checkpoint_id FROM threads t WHERE t.thread_id = ?2), 0) \
       FROM checkpoints INDEXED BY checkpoints_thread \
      WHERE tree_id = ?1 AND thread_id = ?2 AND checkpoint_ns = ''";
 
@@ -98,6 +101,7 @@ fn rows(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<PruneCand
                 branch: id(row, 2)?,
                 retained: row.get(3)?,
                 input: row.get(4)?,
+                inherits: row.get(5)?,
             })
         })?
         .collect::<Result<_, _>>()?;
