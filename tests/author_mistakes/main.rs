@@ -15,6 +15,7 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     process::Command,
+    sync::LazyLock,
 };
 
 use serde_json::{Deserializer, Value};
@@ -56,8 +57,23 @@ fn programs() -> Vec<PathBuf> {
     paths
 }
 
-/// A library as the build of this test made it: Cargo finds it fresh and names its file.
+/// A library as the build of this test made it.
 fn library(name: &str) -> PathBuf {
+    static BUILT: LazyLock<Vec<Value>> = LazyLock::new(built);
+    let mut libraries = BUILT.iter().filter_map(|message| {
+        let target = &message["target"];
+        let this = target["name"] == name && target["kind"][0] == "lib";
+        let files = message["filenames"].as_array().filter(|_| this)?.iter();
+        let mut files = files.filter_map(Value::as_str);
+        files
+            .find(|file| file.ends_with(".rlib"))
+            .map(PathBuf::from)
+    });
+    libraries.next().unwrap()
+}
+
+/// What Cargo says of the build of this test: it finds everything fresh and names its files.
+fn built() -> Vec<Value> {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let mut cargo = Command::new(env!("CARGO"));
     cargo
@@ -86,17 +102,8 @@ fn library(name: &str) -> PathBuf {
     let output = cargo.output().unwrap();
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{complaint}");
-    let messages = Deserializer::from_slice(&output.stdout).into_iter::<Value>();
-    let mut libraries = messages.map(Result::unwrap).filter_map(|message| {
-        let target = &message["target"];
-        let this = target["name"] == name && target["kind"][0] == "lib";
-        let files = message["filenames"].as_array().filter(|_| this)?.iter();
-        let mut files = files.filter_map(Value::as_str);
-        files
-            .find(|file| file.ends_with(".rlib"))
-            .map(PathBuf::from)
-    });
-    libraries.next().unwrap()
+    let messages = Deserializer::from_slice(&output.stdout).into_iter();
+    messages.map(Result::unwrap).collect()
 }
 
 /// What the compiler says against a program, but how many errors there are, and where in the files

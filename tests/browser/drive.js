@@ -72,7 +72,7 @@ async function reads(...expected) {
   const deadline = Date.now() + PATIENCE;
   let shown = await texts();
   while (JSON.stringify(shown) !== JSON.stringify(expected) && Date.now() < deadline) {
-    await page.waitForTimeout(20);
+    await page.waitForTimeout(50);
     shown = await texts();
   }
   same(shown, expected, problems.join("\n"));
@@ -142,11 +142,11 @@ async function aReplyIsMadeAnew() {
   const before = (await get(`/threads/${thread()}/state`)).values.messages[1].id;
   await page.locator("li.ai .regenerate").click();
   const deadline = Date.now() + PATIENCE;
-  while ((await count()) < 2 && Date.now() < deadline) await page.waitForTimeout(20);
+  while ((await count()) < 2 && Date.now() < deadline) await page.waitForTimeout(50);
   await reads("hello", "echo: hello");
   const runs = await get(`/threads/${thread()}/runs`);
   same(runs.length, 2);
-  while ((await get(`/threads/${thread()}`)).status === "busy") await page.waitForTimeout(20);
+  while ((await get(`/threads/${thread()}`)).status === "busy") await page.waitForTimeout(50);
   const { messages } = (await get(`/threads/${thread()}/state`)).values;
   same(messages.map((one) => one.content), ["hello", "echo: hello"]);
   assert.notEqual(messages[1].id, before);
@@ -187,7 +187,7 @@ async function aRunIsStopped() {
   await isIdle();
   const deadline = Date.now() + PATIENCE;
   const status = async () => (await get(`/threads/${thread()}/runs`))[0].status;
-  while ((await status()) !== "interrupted" && Date.now() < deadline) await page.waitForTimeout(20);
+  while ((await status()) !== "interrupted" && Date.now() < deadline) await page.waitForTimeout(50);
   same(await status(), "interrupted");
 }
 

@@ -200,7 +200,13 @@ def refused(document, made):
     wrong, count = [], 0
     for path, method, operation in operations(document):
         name, request = operation["operationId"], made[operation["operationId"]]
+        sent = set()
         for at, body in wrong_bodies(document, operation, request):
+            # Alternatives of a schema have fields in common.
+            text = json.dumps(body)
+            if text in sent:
+                continue
+            sent.add(text)
             response = send(path, method, request, body)
             count += 1
             if not is_refused(name, response):

@@ -1,6 +1,9 @@
 //! Runs whose process dies, at every point where that can make a difference: another process takes
 //! them over, and nobody can tell afterwards.
 mod crash;
+mod one_request;
+mod saved;
+mod traces;
 
 use crash::{Rig, Script, Step};
 use serde_json::{Value, json};

@@ -4,18 +4,21 @@
 use std::{
     cell::RefCell,
     collections::BTreeMap,
-    io::{Read, Write},
-    net::TcpStream,
-    path::Path,
     time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
 
+use super::{
+    one_request::request,
+    saved::Saved,
+    traces::{again, counted, missing},
+};
 use test_support::{
     client::Client,
     place::Place,
     server::{Server, Setup},
+    talk::poll_pause,
 };
 
 /// Points at which a process dies, each at its first, second, ... time.
@@ -112,14 +115,22 @@ pub struct Rig {
     server: RefCell<Server>,
     /// Whether only some points are tried.
     few: bool,
+    /// Whether what it stores is not in its folder.
+    is_elsewhere: bool,
 }
 
 /// A thread on which the first steps of a script were performed.
+#[derive(Clone)]
 struct Prepared {
     thread: String,
     /// Where each of them ended.
     ends: Vec<Value>,
+    /// How many runs it has.
+    runs: usize,
 }
+
+/// Where every crash of a step begins: on SQLite with a copy of the disk, elsewhere with a thread of its own.
+type Beginning = Option<(Prepared, Saved)>;
 
 impl Rig {
     pub fn new(place: &Place) -> Self {
@@ -127,6 +138,7 @@ impl Rig {
         Self {
             server: RefCell::new(place.start(setup)),
             // On Postgres a lease has to lapse after each crash.
+            is_elsewhere: place.is_postgres(),
             few: place.is_postgres() && std::env::var_os("BACKSTITCH_CRASHES").is_none(),
         }
     }
@@ -147,8 +159,18 @@ impl Rig {
 
     fn all(&self, script: &Script, most: Option<usize>) {
         let mut died = 0;
+        let mut prepared = self.prepared(script, 0);
+        let mut beginning = self.beginning(&prepared);
         for at in 0..script.steps.len() {
-            let (whole, undisturbed) = self.undisturbed(script, at);
+            match &beginning {
+                Some((_, saved)) => {
+                    self.put_back(saved);
+                    self.restart("");
+                }
+                None => prepared = self.prepared(script, at),
+            }
+            let (whole, undisturbed) = self.undisturbed(script, at, &mut prepared);
+            let after = self.beginning(&prepared);
             for (number, point) in POINTS.iter().enumerate() {
                 let hits = match self.few {
                     true if (at + number) % 3 > 0 => continue,
@@ -159,7 +181,7 @@ impl Rig {
                     let fault = format!("{point}=abort@{hit}");
                     let (durability, body) = (script.durability, &script.steps[at].body);
                     let context = format!("{durability}, step {at} {body}, {fault}");
-                    let prepared = self.prepared(script, at);
+                    let prepared = self.begun(script, at, beginning.as_ref());
                     let Some(crashed) = self.crashed(script, at, &prepared, &fault) else {
                         break;
                     };
@@ -180,14 +202,45 @@ impl Rig {
                     assert_eq!(missing(&undisturbed, &traces), [""; 0], "{context}");
                 }
             }
+            beginning = after;
         }
         assert!(died > 0, "no crash");
     }
 
+    /// What is on the disk after some steps. The server ends.
+    fn beginning(&self, prepared: &Prepared) -> Beginning {
+        if self.is_elsewhere {
+            return None;
+        }
+        self.server.borrow_mut().kill();
+        let saved = Saved::of(&self.folder());
+        Some((prepared.clone(), saved))
+    }
+
+    fn put_back(&self, saved: &Saved) {
+        self.server.borrow_mut().kill();
+        saved.put_back(&self.folder());
+    }
+
+    /// A thread on which the steps before this one were performed; its server is to be started.
+    fn begun(&self, script: &Script, at: usize, beginning: Option<&(Prepared, Saved)>) -> Prepared {
+        match beginning {
+            Some((prepared, saved)) => {
+                self.put_back(saved);
+                prepared.clone()
+            }
+            None => self.prepared(script, at),
+        }
+    }
+
     /// What a step leaves when nobody dies, and the traces of its nodes and of those before.
-    fn undisturbed(&self, script: &Script, at: usize) -> (Shown, BTreeMap<String, usize>) {
-        let mut prepared = self.prepared(script, at);
-        let run = self.perform(script, at, &mut prepared);
+    fn undisturbed(
+        &self,
+        script: &Script,
+        at: usize,
+        prepared: &mut Prepared,
+    ) -> (Shown, BTreeMap<String, usize>) {
+        let run = self.perform(script, at, prepared);
         let shown = self.shown(&prepared.thread, &run);
         (shown, self.traces(&prepared.thread))
     }
@@ -197,6 +250,7 @@ impl Rig {
         let mut prepared = Prepared {
             thread,
             ends: vec![],
+            runs: 0,
         };
         for at in 0..steps {
             self.perform(script, at, &mut prepared);
@@ -226,6 +280,7 @@ impl Rig {
         prepared
             .ends
             .push(state["checkpoint"]["checkpoint_id"].clone());
+        prepared.runs = self.runs(&prepared.thread).len();
         run
     }
 
@@ -256,7 +311,6 @@ impl Rig {
         fault: &str,
     ) -> Option<String> {
         let (path, body) = self.request(script, at, prepared);
-        let before = self.runs(&prepared.thread);
         self.restart(fault);
         let died = self.dies_or_ends(&prepared.thread, &path, &body);
         if !died {
@@ -265,7 +319,7 @@ impl Rig {
         }
         let client = self.restart("");
         let runs = self.runs(&prepared.thread);
-        assert_eq!(runs.len(), before.len() + 1, "one run was created");
+        assert_eq!(runs.len(), prepared.runs + 1, "one run was created");
         client.end_of(&prepared.thread, &runs[0]);
         Some(runs[0].clone())
     }
@@ -282,15 +336,15 @@ impl Rig {
         let address = self.server.borrow().base_url()["http://".len()..].to_owned();
         // The answer may be lost with the process.
         request(&address, "POST", path, body);
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while Instant::now() < deadline {
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(20) {
             if !self.server.borrow_mut().is_alive() {
                 return true;
             }
             let rows = request(
                 &address,
                 "GET",
-                &format!("/threads/{thread}/runs"),
+                &format!("/threads/{thread}/runs?limit=1&select=status"),
                 &json!(null),
             );
             let status = rows.and_then(|rows| Some(rows.get(0)?["status"].as_str()?.to_owned()));
@@ -300,7 +354,7 @@ impl Rig {
                 return !self.server.borrow_mut().is_alive();
             }
             // Nobody is told of the end of a run whose process may die of it.
-            std::thread::sleep(Duration::from_millis(2));
+            std::thread::sleep(poll_pause(begin));
         }
         panic!("the run neither ends nor kills");
     }
@@ -311,6 +365,7 @@ impl Rig {
         let mut prepared = Prepared {
             thread: thread.to_owned(),
             ends: vec![],
+            runs: 0,
         };
         self.perform(&script, 0, &mut prepared);
     }
@@ -321,6 +376,7 @@ impl Rig {
         let prepared = Prepared {
             thread: thread.to_owned(),
             ends: vec![],
+            runs: 0,
         };
         let (path, body) = self.request(&script, 0, &prepared);
         self.restart(fault);
@@ -424,49 +480,4 @@ fn plain(mut values: Value) -> Value {
 fn script_graph(script: &Script) -> String {
     let first = &script.steps[0].body;
     first["assistant_id"].as_str().unwrap_or("talk").to_owned()
-}
-
-fn counted(trace: &Path) -> BTreeMap<String, usize> {
-    let text = std::fs::read_to_string(trace).unwrap_or_default();
-    let mut counts = BTreeMap::new();
-    for line in text.lines() {
-        *counts.entry(line.to_owned()).or_default() += 1;
-    }
-    counts
-}
-
-/// Nodes that started more often than they would have.
-fn again(usual: &BTreeMap<String, usize>, found: &BTreeMap<String, usize>) -> Vec<String> {
-    let more = found.iter().flat_map(|(node, count)| {
-        let more = count.saturating_sub(usual.get(node).copied().unwrap_or(0));
-        std::iter::repeat_n(node.clone(), more)
-    });
-    more.collect()
-}
-
-/// Nodes that started less often than they would have.
-fn missing(usual: &BTreeMap<String, usize>, found: &BTreeMap<String, usize>) -> Vec<String> {
-    again(found, usual)
-}
-
-/// A request to a server that may die of it, and its answer if there is one.
-fn request(address: &str, method: &str, path: &str, body: &Value) -> Option<Value> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    let timeout = Some(Duration::from_secs(10));
-    stream.set_read_timeout(timeout).ok()?;
-    let body = match body {
-        Value::Null => String::new(),
-        body => body.to_string(),
-    };
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).ok()?;
-    stream.write_all(body.as_bytes()).ok()?;
-    let mut answer = vec![];
-    stream.read_to_end(&mut answer).ok()?;
-    let text = String::from_utf8(answer).ok()?;
-    let (_, body) = text.split_once("\r\n\r\n")?;
-    serde_json::from_str(body).ok()
 }
