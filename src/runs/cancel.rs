@@ -67,6 +67,16 @@ pub async fn end_runs_of(
     Ok(found)
 }
 
+/// Deletes the thread of an open run that goes with it, as the end of the run would have.
+async fn delete_temporary(tx: &mut dyn Tx, run: Option<&Run>) -> Result<(), checkpoint::Error> {
+    if let Some(run) = run.filter(|run| run.temporary)
+        && let Some(row) = tx.thread_row(run.thread).await?
+    {
+        tx.delete_thread(row.tree, run.thread).await?;
+    }
+    Ok(())
+}
+
 impl Service {
     /// Cancels a run by request; its row is final, or gone, when this returns. With `wait` there is
     /// its result, whichever process executed it.
@@ -192,6 +202,7 @@ impl Service {
                 }
                 let was_open = row.as_ref().is_some_and(|row| !row.status.is_final());
                 let ended = tx.end_run(thread, run, error).await?;
+                delete_temporary(&mut *tx, row.as_ref().filter(|_| ended)).await?;
                 tx.commit().await?;
                 // It may have stopped by itself in this moment.
                 ended
@@ -206,7 +217,8 @@ impl Service {
                     ended: false,
                     error: Some(Undo::reason("UserRollback", reason)),
                 };
-                let ended = tx.remove_run(undo).await?;
+                let ended = tx.remove_run(undo).await?.is_some();
+                delete_temporary(&mut *tx, row.as_ref().filter(|_| ended)).await?;
                 tx.commit().await?;
                 ended
             }
@@ -215,10 +227,6 @@ impl Service {
             self.inner.metrics.count_end(Status::Interrupted.as_str());
             self.cancel(thread, &[run]);
             self.shared.hints.publish(thread);
-            if row.is_some_and(|row| row.temporary) {
-                // Its end would have deleted the thread.
-                self.shared.parts.tree.delete_thread(thread).await?;
-            }
         }
         Ok(Some(ended))
     }
@@ -280,14 +288,12 @@ impl Service {
             return Err(Error::NoRun(run));
         };
         let row = self.shared.parts.runs.run_without_request(thread, run);
-        let is_temporary = row.await?.is_some_and(|row| row.temporary);
-        if !tx.remove_run(undo).await? {
+        let row = row.await?;
+        let Some(status) = tx.remove_run(undo).await? else {
             return Err(Error::NoRun(run));
-        }
-        if is_temporary && let Some(row) = tx.thread_row(thread).await? {
-            // The end of the run would have deleted the thread.
-            tx.delete_thread(row.tree, thread).await?;
-        }
+        };
+        // Where another run took its place the thread has outlived it.
+        delete_temporary(&mut *tx, row.as_ref().filter(|_| !status.is_final())).await?;
         tx.commit().await?;
         self.cancel(thread, &[run]);
         Ok(())

@@ -156,6 +156,7 @@ impl Service {
                 outcome: Outcome::Error,
                 error: Some(error.to_value()),
                 delete_thread: run.temporary,
+                committing: Arc::default(),
                 left: None,
                 frames: vec![],
             };

@@ -90,6 +90,7 @@ impl Service {
             outcome: Outcome::Idle,
             error: None,
             delete_thread: false,
+            committing: Arc::default(),
             left: None,
             frames: frames.chunks().to_vec(),
         };
@@ -202,6 +203,7 @@ impl Service {
                     outcome,
                     error: stored,
                     delete_thread: run.temporary,
+                    committing: Arc::default(),
                     left,
                     frames: vec![],
                 };

@@ -6,7 +6,10 @@ mod states;
 pub mod transitions;
 mod tx;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 
@@ -277,6 +280,9 @@ pub struct Finish {
     pub error: Option<Value>,
     /// Delete the thread with everything in it (stateless runs).
     pub delete_thread: bool,
+    /// The storage has begun to commit: an attempt after that which finds neither run nor thread was carried out before,
+    /// and its reply was lost.
+    pub committing: Arc<AtomicBool>,
     /// What is left for those who wait at other processes when the thread is deleted.
     pub left: Option<LeftResult>,
     /// The last frames of its stream, for its log; none of a run whose thread is deleted.

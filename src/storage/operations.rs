@@ -214,7 +214,7 @@ macro_rules! tree_changes {
             changes::create_run(new: NewRun) -> Created;
             lifecycle::end_run(thread: ThreadId, run: RunId, [&] error: Value) -> bool;
             lifecycle::request_cancel(run: RunId, [&] reason: Value) -> bool;
-            lifecycle::remove_run([&] what: Undo) -> bool;
+            lifecycle::remove_run([&] what: Undo) -> Option<Status>;
             members::executed_for(tree: TreeId, [&] principal: Arc<str>) -> RunsOfPrincipal;
         }}
     };

@@ -12,16 +12,20 @@ pub struct Opened {
     pub source: BranchId,
     /// Name of that branch.
     pub source_name: String,
+    /// Whether the branch is the active one of its thread.
+    pub is_active: bool,
 }
 
 /// The changes of the branch and of the thread's event log when a run is rolled back.
 #[derive(Clone, Debug)]
 pub struct Rollback {
-    /// The branch to activate after the run's own branch is deleted. Without one, the head of the
+    /// The branch to activate after the run's own branch is deleted, if that is active. Without one, the head of the
     /// branch moves back to where the run began.
     pub closes_for: Option<BranchId>,
     /// Events to append to the log.
     pub events: Vec<NewEvent>,
+    /// The branch that shows why the run ended: none if it worked on one that goes and was not the active one.
+    pub shown_on: Option<BranchId>,
 }
 
 /// Plans the rollback of a run that began at `base` of a branch, or that `opened` the branch there.
@@ -36,17 +40,19 @@ pub fn plan(branch: BranchId, base: Option<CheckpointId>, opened: Option<Opened>
         return Rollback {
             closes_for: None,
             events: vec![at_base(event::BRANCH_HEAD_RESET)],
+            shown_on: Some(branch),
         };
     };
     let deleted = NewEvent {
         payload: event::about_branch(&opened.name),
         ..at_base(event::BRANCH_DELETED)
     };
+    let activated = event::branch_activated(opened.source, &opened.source_name);
     Rollback {
         closes_for: Some(opened.source),
-        events: vec![
-            deleted,
-            event::branch_activated(opened.source, &opened.source_name),
-        ],
+        events: std::iter::once(deleted)
+            .chain(opened.is_active.then_some(activated))
+            .collect(),
+        shown_on: opened.is_active.then_some(opened.source),
     }
 }

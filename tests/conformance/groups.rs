@@ -341,6 +341,7 @@ async fn the_end_of_a_run_that_is_sent_twice_at_once_is_one() {
         outcome: Outcome::Idle,
         error: None,
         delete_thread: false,
+        committing: Default::default(),
         left: None,
         frames: vec![],
     };

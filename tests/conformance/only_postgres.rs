@@ -266,6 +266,7 @@ async fn the_result_of_a_stateless_run_outlives_it_for_those_who_wait_elsewhere(
             outcome: Outcome::Idle,
             error: None,
             delete_thread: true,
+            committing: Default::default(),
             left: Some(LeftResult {
                 body: body.clone(),
                 is_foreign,

@@ -16,6 +16,7 @@ on_both_storages!(
     ids_of_runs_that_are_not_there_are_refused,
     a_stateless_run_is_its_creators_also_after_its_end,
     a_stateless_run_that_is_deleted_leaves_no_thread,
+    a_thread_that_has_outlived_its_stateless_run_stays_when_that_is_deleted,
 );
 
 fn open(client: &Client, body: &Value) -> Open {
@@ -291,6 +292,20 @@ fn who_joins_a_stateless_run_at_another_process_gets_its_end() {
     }
 }
 
+/// The database has ended the run and deleted its thread, and the reply does not come: it is asked once more.
+#[test]
+fn who_waits_for_a_stateless_run_gets_its_end_though_the_reply_of_the_database_is_lost() {
+    let point = "runs::gone=error@1";
+    let place = Place::postgres();
+    let server = place.start(Setup::example("reference_server").env("FAILPOINTS", point));
+    let client = Client::of(&server);
+    let values = ok(client.post("/runs/wait", &slow(1, 2)), 200);
+    assert_eq!(values["seen"], json!(["work", "rest"]), "{values}");
+    let output = server.output();
+    assert!(output.contains("the reply is lost"), "{output}");
+    assert_eq!(ok(client.post("/threads/count", &json!({})), 200), 0);
+}
+
 fn a_stateless_run_that_is_deleted_leaves_no_thread(place: &Place) {
     let (_server, client) = serve(place);
     let waiting = with(slow(1, 1), "after_seconds", 3600);
@@ -307,4 +322,21 @@ fn a_stateless_run_that_is_deleted_leaves_no_thread(place: &Place) {
         client.get(&format!("/threads/{thread}")).refused(404);
         assert_eq!(ok(client.post("/threads/count", &json!({})), 200), 0);
     }
+}
+
+fn a_thread_that_has_outlived_its_stateless_run_stays_when_that_is_deleted(place: &Place) {
+    let (_server, client) = serve(place);
+    let run = ok(client.post("/runs", &slow(50, 200)), 200);
+    let [thread, id] = ["thread_id", "run_id"].map(|key| run[key].as_str().unwrap());
+    let path = format!("/threads/{thread}/runs/{id}");
+    until("it is executed", || {
+        client.get(&path).json()["status"] == "running"
+    });
+    let next = with(slow(1, 1), "multitask_strategy", "interrupt");
+    let state = client.run(thread, &next);
+    assert_eq!(client.get(&path).json()["status"], "interrupted");
+    assert_eq!(client.delete(&path).status, 204);
+    client.get(&path).refused(404);
+    assert_eq!(client.state(thread)["values"], state);
+    client.run(thread, &slow(1, 1));
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{Created, NewRun, Undo};
+use super::{Created, NewRun, Status, Undo};
 use crate::{
     checkpoint::Error,
     id::{RunId, ThreadId, TreeId},
@@ -49,6 +49,6 @@ pub trait Tx: tree::Tx {
     /// Deletes a run. What an open one has written is undone as far as no branch, tag or fork
     /// needs it, with its epoch raised; so is what the newest of a branch has written, unless the
     /// checkpoint it began at was pruned. Of others the checkpoints stay, since later ones build on
-    /// them, and lists leave them out. False when there is no such run.
-    async fn remove_run(&mut self, what: Undo) -> Result<bool, Error>;
+    /// them, and lists leave them out. Returns the status that it had; `None` when there is no such run.
+    async fn remove_run(&mut self, what: Undo) -> Result<Option<Status>, Error>;
 }

@@ -89,7 +89,7 @@ impl FrameSource for RemoteStream {
                     Ok(None) => None,
                     Err(error) => {
                         tracing::warn!(%error, "what a run has left could not be read");
-                        Some(POLL)
+                        error.may_pass().then_some(POLL)
                     }
                 },
                 Err(error) => {

@@ -195,6 +195,7 @@ pub fn finish(run: RunId, slot: Slot) -> Finish {
         outcome: Outcome::Idle,
         error: None,
         delete_thread: false,
+        committing: Default::default(),
         left: None,
         frames: vec![],
     }

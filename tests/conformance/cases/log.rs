@@ -422,7 +422,7 @@ pub async fn the_log_of_a_run_goes_with_it(b: &Backend) {
         ended: true,
         error: None,
     };
-    assert!(tx.remove_run(undo).await.unwrap());
+    assert!(tx.remove_run(undo).await.unwrap().is_some());
     tx.commit().await.unwrap();
     assert_eq!(b.of_run(run.id, 0).await, []);
     let (run, slot) = b.start(new_run(thread)).await;

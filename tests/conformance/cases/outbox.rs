@@ -80,7 +80,7 @@ impl Backend {
             ended,
             error: None,
         };
-        let removed = tx.remove_run(undo).await.unwrap();
+        let removed = tx.remove_run(undo).await.unwrap().is_some();
         tx.commit().await.unwrap();
         removed
     }
@@ -103,14 +103,11 @@ pub async fn every_end_of_a_run_with_a_webhook_is_reported_once(b: &Backend) {
             let (run, slot) = b.start(new).await;
             assert_eq!(due(b).await, []);
             let finish = Finish {
-                slot,
-                run: run.id,
                 status,
                 outcome,
                 error: Some(value!({"error": "E", "message": "m"})),
                 delete_thread: is_temporary,
-                left: None,
-                frames: vec![],
+                ..finish(run.id, slot)
             };
             b.runs.finish(finish.clone()).await.unwrap();
             // Its reply may be lost.
@@ -438,6 +435,7 @@ pub async fn what_goes_with_its_thread_is_reported_all_the_same(b: &Backend) {
         outcome: Outcome::Error,
         error: Some(failure.clone()),
         delete_thread: true,
+        committing: Default::default(),
         ..finish(run.id, slot)
     };
     b.runs.finish(end).await.unwrap();

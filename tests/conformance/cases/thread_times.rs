@@ -45,7 +45,7 @@ pub async fn a_run_moves_the_time_of_its_thread_when_it_starts_and_however_it_en
                     error: None,
                 };
                 let mut tx = b.runs.begin(slot.tree).await.unwrap();
-                assert!(tx.remove_run(undo).await.unwrap());
+                assert!(tx.remove_run(undo).await.unwrap().is_some());
                 tx.commit().await.unwrap();
             }
         }

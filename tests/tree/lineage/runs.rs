@@ -11,6 +11,7 @@ on_both_storages!(
     a_run_before_the_first_message_begins_with_nothing,
     the_stream_names_the_branch_only_when_one_was_used,
     strategies_are_decided_per_branch,
+    a_run_that_is_rolled_back_makes_another_branch_active_only_if_its_own_was,
     a_queued_run_without_address_follows_the_active_branch,
     addresses_that_make_no_sense_are_refused,
     a_run_with_a_known_id_follows_the_reducer_and_begins_no_branch,
@@ -170,6 +171,43 @@ fn strategies_are_decided_per_branch(place: &Place) {
     assert_eq!(thread["status"], "busy");
     client.run(&id, &slow(1, json!({"multitask_strategy": "interrupt"})));
     assert_eq!(ok(client.get(&path), 200)["status"], "interrupted");
+}
+
+fn a_run_that_is_rolled_back_makes_another_branch_active_only_if_its_own_was(place: &Place) {
+    let (_server, client) = serve(place);
+    let id = client.thread();
+    for _ in 0..2 {
+        client.run(&id, &slow(1, json!({})));
+    }
+    let base = client.history(&id)[1]["checkpoint"]["checkpoint_id"].clone();
+    let runs = format!("/threads/{id}/runs");
+    for (activate, returns_to_main) in [(true, false), (true, true), (false, false)] {
+        let more = json!({"checkpoint_id": base, "activate": activate});
+        let run = ok(client.post(&runs, &slow(20_000, more)), 200);
+        talk::until("it has its branch", || names(&client, &id).len() == 2);
+        assert_eq!(names(&client, &id)[1].1, activate);
+        if returns_to_main {
+            let path = format!("/threads/{id}/branches/main/activate");
+            ok(client.post(&path, &json!({})), 200);
+        }
+        let before = talk::last_event(&client, &id);
+        let cancel = format!(
+            "{runs}/{}/cancel?action=rollback&wait=true",
+            run["run_id"].as_str().unwrap()
+        );
+        ok(client.post(&cancel, &json!({})), 200);
+        assert_eq!(names(&client, &id), [("main".into(), true)]);
+        let told = talk::events(&client, &id, &format!("after={before}"));
+        let activated = told
+            .iter()
+            .filter(|event| event["event_type"] == "BranchActivated");
+        let was_active = activate && !returns_to_main;
+        assert_eq!(activated.count(), usize::from(was_active), "{told:?}");
+        // Only there it shows why the run ended; nothing happened to the other branch.
+        let thread = ok(client.get(&format!("/threads/{id}")), 200);
+        assert_eq!(thread["error"]["error"] == "UserRollback", was_active);
+        client.run(&id, &slow(1, json!({})));
+    }
 }
 
 fn a_queued_run_without_address_follows_the_active_branch(place: &Place) {

@@ -1,5 +1,7 @@
 //! Finishing runs: writes the final row of a run that ended by itself.
 
+use std::sync::atomic::Ordering;
+
 use super::super::{
     checkpoints::commit::{self, Kind, end},
     connection::{Failure, Object, prepare},
@@ -7,8 +9,10 @@ use super::super::{
 };
 use crate::{
     checkpoint::{Commit, Error},
+    fail_point,
     id::RunId,
     runs::Finish,
+    storage::postgres::columns::Params,
 };
 
 /// Has the result of a run outlive it.
@@ -20,18 +24,31 @@ ON CONFLICT DO NOTHING";
 const AWAIT: &str = "
 UPDATE runs SET awaited = true WHERE run_id = $1 AND temporary AND NOT awaited AND status IN ('pending', 'running')";
 
+/// A row as long as the run is there, whoever has ended it.
+const EXISTS: &str = "SELECT 1 FROM runs WHERE tree_id = $1 AND run_id = $2";
+
 /// See [`runs::Store::finish_with`](crate::runs::Store::finish_with), for runs whose thread goes with them;
-/// the others end in the group of their last supersteps.
+/// the others end in the group of their last supersteps. The reply of a commit may be
+/// lost.
 pub(in super::super) async fn finish(
     db: &mut Object,
     commits: &[Commit],
     finish: &Finish,
 ) -> Result<(), Failure> {
-    if delete_thread(db, commits, finish).await? || end::was_written(db, finish).await? {
+    let has_ended = delete_thread(db, commits, finish).await?
+        || end::was_written(db, finish).await?
+        || finish.committing.load(Ordering::Relaxed) && is_gone(db, finish).await?;
+    if has_ended {
         Ok(())
     } else {
         Err(Error::Fenced.into())
     }
+}
+
+async fn is_gone(db: &Object, finish: &Finish) -> Result<bool, Failure> {
+    let statement = prepare(db, EXISTS).await?;
+    let run: Params<'_, 2> = [&finish.slot.tree.0, &finish.run.0];
+    Ok(db.query_opt(&statement, &run).await?.is_none())
 }
 
 /// False when the fence refused it.
@@ -48,6 +65,7 @@ async fn delete_thread(
     }
     db.carries(commits.iter().map(Commit::bytes).sum());
     let transaction = db.transaction().await?;
+    delete::lock_tree(&transaction, finish.slot.tree.0).await?;
     for (commit, (kind, statement)) in commits.iter().zip(&statements) {
         let depth = commit::send(transaction.client(), statement, *kind, commit).await?;
         if depth.is_none() {
@@ -69,7 +87,12 @@ async fn delete_thread(
             .await?;
     }
     delete::purge(&transaction, slot.tree.0, slot.thread.0).await?;
+    finish.committing.store(true, Ordering::Relaxed);
     transaction.commit().await?;
+    fail_point!(
+        "runs::gone",
+        Error::Unavailable("the reply is lost".into()).into()
+    );
     Ok(true)
 }
 
@@ -79,4 +102,4 @@ pub(in super::super) async fn await_end(db: &Object, run: RunId) -> Result<bool,
     Ok(db.execute(&statement, &[&run.0]).await? > 0)
 }
 
-statements!(LEAVE, AWAIT);
+statements!(LEAVE, AWAIT, EXISTS);

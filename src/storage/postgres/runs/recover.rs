@@ -170,6 +170,11 @@ async fn change(
     for row in &ended {
         if row.try_get("temporary")? {
             let (tree, thread) = (row.try_get("tree_id")?, row.try_get("thread_id")?);
+            // Others lock the tree before branch and run. It is found again later.
+            if !delete::lock_tree_at_once(transaction, tree).await? {
+                let busy = "something else changes the thread of a run that is to be ended";
+                return Err(Error::Unavailable(busy.to_owned()).into());
+            }
             delete::purge(transaction, tree, thread).await?;
         }
     }

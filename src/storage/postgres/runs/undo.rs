@@ -26,11 +26,15 @@ use crate::{
     tree::rollback::{self, Opened},
 };
 
-/// Branches first, then runs: the order in which everybody locks.
-const LOCK_BRANCH: &str = "
+/// Branches first, then runs: the order in which everybody locks. The branch from which the run's own came is to show why
+/// the run ended.
+const LOCK_BRANCH: &str = r#"
 SELECT 1 FROM branches b WHERE (b.tree_id, b.branch_id) IN (
-  SELECT r.tree_id, COALESCE(r.branch_id, t.active_branch_id) FROM threads t JOIN runs r ON r.tree_id = t.tree_id AND r.thread_id = t.thread_id
-   WHERE t.thread_id = $1 AND r.run_id = $2) FOR NO KEY UPDATE";
+  SELECT r.tree_id, x.branch_id FROM threads t JOIN runs r ON r.tree_id = t.tree_id AND r.thread_id = t.thread_id
+   CROSS JOIN LATERAL (VALUES (COALESCE(r.branch_id, t.active_branch_id)), (CASE WHEN r.opened_branch THEN
+     (SELECT o.source_branch_id FROM branches o WHERE o.tree_id = r.tree_id AND o.branch_id = r.branch_id) END)) x(branch_id)
+   WHERE t.thread_id = $1 AND r.run_id = $2)
+ ORDER BY b.branch_id::text COLLATE "C" FOR NO KEY UPDATE"#;
 
 const RUN: &str = "
 SELECT r.tree_id, r.status, COALESCE(r.branch_id, t.active_branch_id) AS branch_id, r.base_checkpoint_id, r.last_checkpoint_id, r.temporary,
@@ -46,11 +50,8 @@ SELECT r.tree_id, r.status, COALESCE(r.branch_id, t.active_branch_id) AS branch_
 const FENCE: &str = "
 UPDATE branches SET writer_epoch = writer_epoch + 1 WHERE tree_id = $1 AND branch_id = $2";
 
-/// Stores on a run's branch, or on the active one when that branch went too, why the run ended.
-const SET_ERROR: &str = "
-UPDATE branches SET error = $4 WHERE tree_id = $1 AND branch_id = COALESCE(
-  (SELECT b.branch_id FROM branches b WHERE b.tree_id = $1 AND b.branch_id = $2),
-  (SELECT t.active_branch_id FROM threads t WHERE t.thread_id = $3))";
+/// Stores on a branch why a run ended.
+const SET_ERROR: &str = "UPDATE branches SET error = $3 WHERE tree_id = $1 AND branch_id = $2";
 
 const HIDE: &str = "
 INSERT INTO deleted_runs (tree_id, run_id) VALUES ($1, $2) ON CONFLICT DO NOTHING";
@@ -58,10 +59,13 @@ INSERT INTO deleted_runs (tree_id, run_id) VALUES ($1, $2) ON CONFLICT DO NOTHIN
 const DELETE: &str = "DELETE FROM runs WHERE tree_id = $1 AND run_id = $2";
 
 /// See [`runs::Tx::remove_run`](crate::runs::Tx::remove_run).
-pub(in super::super) async fn remove_within(client: &Client, what: &Undo) -> Result<bool, Failure> {
+pub(in super::super) async fn remove_within(
+    client: &Client,
+    what: &Undo,
+) -> Result<Option<Status>, Failure> {
     match lock(client, what).await? {
         Some(row) => apply(client, what, &row).await,
-        None => Ok(false),
+        None => Ok(None),
     }
 }
 
@@ -72,7 +76,7 @@ async fn lock(client: &Client, what: &Undo) -> Result<Option<Row>, Failure> {
     Ok(client.query_opt(RUN, &key).await?)
 }
 
-async fn apply(client: &Client, what: &Undo, row: &Row) -> Result<bool, Failure> {
+async fn apply(client: &Client, what: &Undo, row: &Row) -> Result<Option<Status>, Failure> {
     let run = RolledBack::of(row, what.thread)?;
     let deleted = DeletedRun {
         status: word(column(row, "status")?)?,
@@ -84,7 +88,7 @@ async fn apply(client: &Client, what: &Undo, row: &Row) -> Result<bool, Failure>
     };
     let has_ended = deleted.status.is_final();
     if has_ended && !what.ended {
-        return Ok(false);
+        return Ok(None);
     }
     if !has_ended && !column::<bool>(row, "temporary")? {
         let ended = EndedRun {
@@ -101,13 +105,13 @@ async fn apply(client: &Client, what: &Undo, row: &Row) -> Result<bool, Failure>
         Removal::Nothing => {}
         Removal::RollBack => {
             client.execute(FENCE, &branch).await?;
-            roll_back(client, what.run.0, &run).await?;
+            let shown_on = roll_back(client, what.run.0, &run).await?;
             if has_ended {
                 client.execute(RECOMPUTE_OUTCOME, &branch).await?;
-            } else if let Some(error) = &what.error {
+            } else if let (Some(branch), Some(error)) = (shown_on, &what.error) {
                 let error = Json::of_value(error);
                 client
-                    .execute(SET_ERROR, &[&run.tree, &run.branch, &what.thread.0, &error])
+                    .execute(SET_ERROR, &[&run.tree, &branch.0, &error])
                     .await?;
             }
         }
@@ -116,7 +120,7 @@ async fn apply(client: &Client, what: &Undo, row: &Row) -> Result<bool, Failure>
         }
     }
     client.execute(DELETE, &[&run.tree, &what.run.0]).await?;
-    Ok(true)
+    Ok(Some(deleted.status))
 }
 
 /// The checkpoints of a run, from its head `$2` back to its base `$3`, that are on no pin's path. What descends from
@@ -180,9 +184,10 @@ UPDATE threads SET active_branch_id = $4, updated_at = now() WHERE thread_id = $
 const CLEAN_CLOSED: &str = "
 DELETE FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.branch_id = $2 AND w.checkpoint_ns = '' AND w.checkpoint_id = $3";
 
-/// The branch that a run opened, with its source.
+/// The branch that a run opened, with its source, while no other becomes the active one.
 const OPENED: &str = "
-SELECT b.name, s.branch_id AS source_id, s.name AS source FROM runs r
+SELECT b.name, s.branch_id AS source_id, s.name AS source, t.active_branch_id = b.branch_id AS is_active FROM runs r
+ CROSS JOIN LATERAL (SELECT t.* FROM threads t WHERE t.thread_id = r.thread_id FOR NO KEY UPDATE) t
  CROSS JOIN LATERAL (SELECT b.* FROM branches b WHERE b.tree_id = r.tree_id AND b.branch_id = r.branch_id LIMIT 1) b
  CROSS JOIN LATERAL (SELECT s.* FROM branches s WHERE s.tree_id = b.tree_id AND s.branch_id = b.source_branch_id LIMIT 1) s
  WHERE r.tree_id = $1 AND r.run_id = $2 AND r.opened_branch";
@@ -211,12 +216,12 @@ impl RolledBack {
 }
 
 /// Rolls back what a run wrote, after its epoch was raised: its branch goes back to where the run
-/// began, or is deleted if the run opened it.
+/// began, or is deleted if the run opened it. Returns the branch that is to show why the run ended.
 pub(super) async fn roll_back(
     client: &Client,
     run_id: Uuid,
     run: &RolledBack,
-) -> Result<(), Failure> {
+) -> Result<Option<BranchId>, Failure> {
     let (tree, branch, base) = (run.tree, run.branch, run.base);
     let opened = client.query_opt(OPENED, &[&tree, &run_id]).await?;
     let opened = opened.as_ref().map(opened_of).transpose()?;
@@ -235,7 +240,8 @@ pub(super) async fn roll_back(
             .execute(CLEAN_BASE, &[&tree, &branch, &base, &TaskId::NULL.0])
             .await?;
     }
-    remove_unpinned(client, run).await
+    remove_unpinned(client, run).await?;
+    Ok(plan.shown_on)
 }
 
 fn opened_of(row: &Row) -> Result<Opened, Error> {
@@ -243,6 +249,7 @@ fn opened_of(row: &Row) -> Result<Opened, Error> {
         name: column(row, "name")?,
         source: BranchId(column(row, "source_id")?),
         source_name: column(row, "source")?,
+        is_active: column(row, "is_active")?,
     })
 }
 

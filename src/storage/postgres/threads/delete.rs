@@ -28,6 +28,8 @@ SELECT 1 FROM branches b WHERE b.tree_id = $1 AND b.thread_id = ANY (ARRAY(SELEC
 
 const LOCK_TREE: &str = "SELECT 1 FROM trees WHERE tree_id = $1 FOR UPDATE";
 
+const LOCK_TREE_AT_ONCE: &str = "SELECT 1 FROM trees WHERE tree_id = $1 FOR UPDATE SKIP LOCKED";
+
 /// Everything goes by the threads of the tree, results by its checkpoints. Rows of branches go first,
 /// which fences every writer.
 const WIPE: &str = "
@@ -254,25 +256,39 @@ async fn leave_tombstone(client: &Client, tree: Uuid, thread: Uuid) -> Result<()
     Ok(())
 }
 
-/// Deletes a temporary thread together with its run, in the caller's transaction. Nothing of it is
-/// left, unless somebody forked it.
+/// Locks a tree for [`purge`] unless somebody else has: false then. For who has locked a branch or a run of it.
+pub(in super::super) async fn lock_tree_at_once(
+    transaction: &Transaction<'_>,
+    tree: Uuid,
+) -> Result<bool> {
+    let lock = transaction.prepare_cached(LOCK_TREE_AT_ONCE).await?;
+    Ok(transaction.query_opt(&lock, &[&tree]).await?.is_some())
+}
+
+/// Locks a tree for [`purge`], before the transaction locks a branch or a run of it: whoever deletes, rolls back or forks
+/// locks them in this order.
+pub(in super::super) async fn lock_tree(transaction: &Transaction<'_>, tree: Uuid) -> Result<()> {
+    let lock = transaction.prepare_cached(LOCK_TREE).await?;
+    transaction.query(&lock, &[&tree]).await?;
+    Ok(())
+}
+
+/// Deletes a temporary thread together with its run, in the caller's transaction, which has locked its tree. Nothing of
+/// it is left, unless somebody forked it.
 pub(in super::super) async fn purge(
     transaction: &Transaction<'_>,
     tree: Uuid,
     thread: Uuid,
 ) -> Result<()> {
     let allow = transaction.prepare_cached(ALLOW_PURGE).await?;
-    let lock = transaction.prepare_cached(LOCK_TREE).await?;
     let family = transaction.prepare_cached(FAMILY).await?;
     let by_tree: Params<'_, 1> = [&tree];
-    let (allowed, locked, members) = tokio::join!(
+    let (allowed, members) = tokio::join!(
         biased;
         transaction.query(&allow, &[]),
-        transaction.query(&lock, &by_tree),
         transaction.query(&family, &by_tree),
     );
     allowed?;
-    locked?;
     if members?.len() > 1 {
         // The threads are locked already: branches come before them, if at all.
         delete_alone(transaction.client(), tree, thread).await?;
@@ -295,6 +311,7 @@ statements!(
     FAMILY,
     LOCK_BRANCHES,
     LOCK_TREE,
+    LOCK_TREE_AT_ONCE,
     WIPE,
     FORGET_DERIVED,
     WIPE_THREADS,

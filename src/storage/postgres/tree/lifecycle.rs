@@ -2,7 +2,7 @@
 
 use crate::{
     id::{RunId, ThreadId, TreeId},
-    runs::Undo,
+    runs::{Status, Undo},
     storage::postgres::{
         columns::{Json, Params, execute},
         connection::{Object, Result, prepare},
@@ -70,7 +70,7 @@ pub(super) async fn request_cancel(db: &Object, run: RunId, reason: &Value) -> R
     runs::request_cancel(db, run, reason).await
 }
 
-pub(super) async fn remove_run(db: &Object, what: &Undo) -> Result<bool> {
+pub(super) async fn remove_run(db: &Object, what: &Undo) -> Result<Option<Status>> {
     remove_within(db, what).await
 }
 

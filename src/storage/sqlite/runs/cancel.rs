@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     checkpoint::{Result, Slot},
-    id::{CheckpointId, RunId, ThreadId},
+    id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
     runs::{Status, transitions::run_events::EndedRun},
     time::Timestamp,
     value::Value,
@@ -29,7 +29,7 @@ pub(in super::super) fn cancel(
         if is_meant(open.id) {
             interrupt(db, &open, true, now)?;
             if let (true, Some(error)) = (open.is_running(), error) {
-                set_error(db, &open, error)?;
+                set_error(db, open.tree, open.branch, error)?;
             }
             ended.push(open.id);
         }
@@ -90,21 +90,15 @@ pub(in super::super) fn end_running(db: &Connection, slot: &Slot, now: Timestamp
     Ok(())
 }
 
-/// Stores on a run's branch, or else on the active one, why the run ended.
-pub(super) fn set_error(db: &Connection, open: &OpenRunRow, error: &Value) -> Result<()> {
-    let error = error.to_json();
-    let tree = open.tree;
-    let changed = db
-        .prepare_cached("UPDATE branches SET error = ?3 WHERE tree_id = ?1 AND branch_id = ?2")?
-        .execute(params![tree, open.branch, error])?;
-    if changed == 0 {
-        // The run's own branch went with it.
-        db.prepare_cached(
-            "UPDATE branches SET error = ?3 WHERE tree_id = ?1 AND branch_id = \
-             (SELECT active_branch_id FROM threads WHERE thread_id = ?2)",
-        )?
-        .execute(params![tree, open.thread, error])?;
-    }
+/// Stores on a branch why a run ended.
+pub(super) fn set_error(
+    db: &Connection,
+    tree: TreeId,
+    branch: BranchId,
+    error: &Value,
+) -> Result<()> {
+    db.prepare_cached("UPDATE branches SET error = ?3 WHERE tree_id = ?1 AND branch_id = ?2")?
+        .execute(params![tree, branch, error.to_json()])?;
     Ok(())
 }
 

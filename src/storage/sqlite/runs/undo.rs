@@ -15,7 +15,7 @@ use crate::{
     checkpoint::Result,
     id::{BranchId, CheckpointId, TreeId},
     runs::{
-        Undo,
+        Status, Undo,
         transitions::removal::{DeletedRun, Removal},
     },
     time::Timestamp,
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// See [`runs::Tx::remove_run`](crate::runs::Tx::remove_run).
-pub(in super::super) fn remove(db: &Connection, what: &Undo) -> Result<bool> {
+pub(in super::super) fn remove(db: &Connection, what: &Undo) -> Result<Option<Status>> {
     let now = Timestamp::now();
     let found = db
         .prepare_cached(RUN)?
@@ -49,11 +49,11 @@ pub(in super::super) fn remove(db: &Connection, what: &Undo) -> Result<bool> {
         })
         .optional()?;
     let Some((run, deleted)) = found else {
-        return Ok(false);
+        return Ok(None);
     };
     let has_ended = run.status.is_final();
     if has_ended && !what.ended {
-        return Ok(false);
+        return Ok(None);
     }
     if !has_ended {
         interrupt(db, &run, false, now)?;
@@ -66,9 +66,9 @@ pub(in super::super) fn remove(db: &Connection, what: &Undo) -> Result<bool> {
             recompute_outcome(db, run.tree, run.branch, now)?;
         }
         Removal::RollBack => {
-            roll_back(db, &run, now)?;
-            if let Some(error) = &what.error {
-                set_error(db, &run, error)?;
+            let shown_on = roll_back(db, &run, now)?;
+            if let (Some(branch), Some(error)) = (shown_on, &what.error) {
+                set_error(db, run.tree, branch, error)?;
             }
         }
         Removal::Hide => {
@@ -80,7 +80,7 @@ pub(in super::super) fn remove(db: &Connection, what: &Undo) -> Result<bool> {
     }
     db.prepare_cached("DELETE FROM runs WHERE run_id = ?1")?
         .execute([run.id])?;
-    Ok(true)
+    Ok(Some(run.status))
 }
 
 pub(super) const RUN: &str = "SELECT r.status, r.tree_id, coalesce(r.branch_id, t.active_branch_id), \
@@ -115,11 +115,17 @@ fn recompute_outcome(
 }
 
 /// Rolls back what a run wrote, after its epoch was raised: its branch goes back to where the run
-/// began, or is deleted if the run opened it.
-pub(super) fn roll_back(db: &Connection, run: &OpenRunRow, now: Timestamp) -> Result<()> {
+/// began, or is deleted if the run opened it. Returns the branch that is to show why the run ended.
+pub(super) fn roll_back(
+    db: &Connection,
+    run: &OpenRunRow,
+    now: Timestamp,
+) -> Result<Option<BranchId>> {
     let opened = db
         .prepare_cached(
-            "SELECT b.name, s.branch_id, s.name FROM runs r \
+            "SELECT b.name, s.branch_id, s.name, \
+               EXISTS (SELECT 1 FROM threads t WHERE t.thread_id = r.thread_id \
+                  AND t.active_branch_id = b.branch_id) FROM runs r \
                JOIN branches b ON b.tree_id = r.tree_id AND b.branch_id = r.branch_id \
                JOIN branches s ON s.tree_id = b.tree_id AND s.branch_id = b.source_branch_id \
              WHERE r.run_id = ?1 AND r.opened_branch",
@@ -129,6 +135,7 @@ pub(super) fn roll_back(db: &Connection, run: &OpenRunRow, now: Timestamp) -> Re
                 name: row.get(0)?,
                 source: id(row, 1)?,
                 source_name: row.get(2)?,
+                is_active: row.get(3)?,
             })
         })
         .optional()?;
@@ -143,10 +150,10 @@ pub(super) fn roll_back(db: &Connection, run: &OpenRunRow, now: Timestamp) -> Re
         Some(source) => close_branch(db, run, source, now)?,
         None => reset_head(db, run, now)?,
     }
-    if head == run.base {
-        return Ok(());
+    if head != run.base {
+        remove_unpinned(db, run, head)?;
     }
-    remove_unpinned(db, run, head)
+    Ok(plan.shown_on)
 }
 
 /// Deletes the branch that a run opened with what it decided where it began, and makes its source active in its place. Runs that

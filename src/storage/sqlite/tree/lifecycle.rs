@@ -5,7 +5,7 @@ use rusqlite::{Connection, params};
 use crate::{
     checkpoint::Result,
     id::{RunId, ThreadId, TreeId},
-    runs::Undo,
+    runs::{Status, Undo},
     storage::sqlite::{
         columns::{json_map, map_text},
         runs,
@@ -68,6 +68,6 @@ pub(super) fn request_cancel(db: &Connection, run: RunId, reason: &Value) -> Res
     runs::request_cancel(db, run, reason)
 }
 
-pub(super) fn remove_run(db: &Connection, what: &Undo) -> Result<bool> {
+pub(super) fn remove_run(db: &Connection, what: &Undo) -> Result<Option<Status>> {
     runs::remove(db, what)
 }
