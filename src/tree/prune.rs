@@ -69,7 +69,7 @@ pub fn plan(rows: &[PruneCandidate], states: &[SubgraphState]) -> PrunePlan {
         .collect();
     retain_subgraph_states(rows, &by_id, states, &mut retained);
     retain_inputs(&by_id, &mut retained);
-    retain_heirs(&by_id, &mut retained);
+    retain_first_own(&by_id, &mut retained);
     let mut plan = PrunePlan::default();
     let mut nearest: HashMap<CheckpointId, Option<CheckpointId>> = HashMap::new();
     for row in rows {
@@ -111,7 +111,8 @@ fn retain_inputs(
     }
 }
 
-fn retain_heirs(
+/// Of the rows above those that stay, the first one of the thread, where its parent is inherited.
+fn retain_first_own(
     by_id: &HashMap<CheckpointId, &PruneCandidate>,
     retained: &mut HashSet<CheckpointId>,
 ) {

@@ -236,6 +236,16 @@ mod tests {
         value,
     };
 
+    fn ids() -> Ids {
+        Ids {
+            run: RunId::mint(),
+            thread: ThreadId::mint(),
+            assistant: AssistantId::of_graph("counter"),
+            graph: "counter".into(),
+            names_user: false,
+        }
+    }
+
     #[test]
     fn a_stored_request_reads_back_whole() {
         let mut request = Run::of(
@@ -249,13 +259,7 @@ mod tests {
         request.interrupt_after = Some(Nodes::Named(vec!["last".into()]));
         request.stream_mode = vec![Mode::MessagesTuple, Mode::Custom];
         request.address.checkpoint = Some("1f1e52d3-b51d-655d-8000-078d7d9aa83f".parse().unwrap());
-        let ids = Ids {
-            run: RunId::mint(),
-            thread: ThreadId::mint(),
-            assistant: AssistantId::of_graph("counter"),
-            graph: "counter".into(),
-            names_user: false,
-        };
+        let ids = ids();
         let known = serde_json::json!({"tone": {}});
         let metadata = Map::from([("m", value!(1))]);
         let kwargs = Kwargs::of(&request, &ids, &metadata, known.as_object(), false);
@@ -276,13 +280,7 @@ mod tests {
 
     #[test]
     fn the_parent_of_the_checkpoint_at_which_a_run_begins_shows_in_its_checkpoints_alone() {
-        let ids = Ids {
-            run: RunId::mint(),
-            thread: ThreadId::mint(),
-            assistant: AssistantId::of_graph("counter"),
-            graph: "counter".into(),
-            names_user: false,
-        };
+        let ids = ids();
         let shown = |modes: &[Mode], durability, input: Option<Value>| {
             let mut request = Run::of(
                 Assistant::Graph("counter".into()),
@@ -306,13 +304,7 @@ mod tests {
 
     #[test]
     fn a_stateless_run_is_saved_at_its_end_unless_requested_otherwise() {
-        let ids = Ids {
-            run: RunId::mint(),
-            thread: ThreadId::mint(),
-            assistant: AssistantId::of_graph("counter"),
-            graph: "counter".into(),
-            names_user: false,
-        };
+        let ids = ids();
         let mut request = Run::of(
             Assistant::Graph("counter".into()),
             Requester::unrestricted(),

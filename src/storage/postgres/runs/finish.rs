@@ -28,8 +28,7 @@ UPDATE runs SET awaited = true WHERE run_id = $1 AND temporary AND NOT awaited A
 const EXISTS: &str = "SELECT 1 FROM runs WHERE tree_id = $1 AND run_id = $2";
 
 /// See [`runs::Store::finish_with`](crate::runs::Store::finish_with), for runs whose thread goes with them;
-/// the others end in the group of their last supersteps. The reply of a commit may be
-/// lost.
+/// the others end in the group of their last supersteps. A commit whose reply was lost is known by the missing run.
 pub(in super::super) async fn finish(
     db: &mut Object,
     commits: &[Commit],

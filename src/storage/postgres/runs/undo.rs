@@ -186,7 +186,7 @@ DELETE FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.branch_id = $2 AND w.
 
 /// The branch that a run opened, with its source, while no other becomes the active one.
 const OPENED: &str = "
-SELECT b.name, s.branch_id AS source_id, s.name AS source, t.active_branch_id = b.branch_id AS is_active FROM runs r
+SELECT b.name, s.branch_id AS source_id, s.name AS source, COALESCE(t.active_branch_id = b.branch_id, false) AS is_active FROM runs r
  CROSS JOIN LATERAL (SELECT t.* FROM threads t WHERE t.thread_id = r.thread_id FOR NO KEY UPDATE) t
  CROSS JOIN LATERAL (SELECT b.* FROM branches b WHERE b.tree_id = r.tree_id AND b.branch_id = r.branch_id LIMIT 1) b
  CROSS JOIN LATERAL (SELECT s.* FROM branches s WHERE s.tree_id = b.tree_id AND s.branch_id = b.source_branch_id LIMIT 1) s
