@@ -1,6 +1,6 @@
 //! Lists of very many threads: a page costs what it returns, and what reads all of them has a limit.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use test_support::{
@@ -67,23 +67,60 @@ fn search(client: &Client, body: &Value) -> Vec<Value> {
     answer.json().as_array().unwrap().clone()
 }
 
-/// The shortest of several tries, in milliseconds: other tests run at the same time.
-fn shortest(mut work: impl FnMut()) -> u128 {
-    let one = |_| {
-        let begin = Instant::now();
-        work();
-        begin.elapsed().as_millis()
-    };
-    (0..7).map(one).min().unwrap()
+/// How often a request is sent to each of two servers before one of them is said to take too long.
+const TRIES: usize = 60;
+
+/// The request takes at most `times` as long on the second server as on the first, each by the shortest of several
+/// tries that alternate: other tests run at the same time, and the machine may be slow.
+fn compare(what: &str, clients: [&Client; 2], times: u32, request: impl Fn(&Client)) {
+    let mut shortest = [Duration::MAX; 2];
+    for tries in 1..=TRIES {
+        for (client, shortest) in clients.iter().zip(&mut shortest) {
+            let begin = Instant::now();
+            request(client);
+            *shortest = begin.elapsed().min(*shortest);
+        }
+        if tries >= 5 && shortest[1] <= shortest[0] * times {
+            println!("{what}: {shortest:?}");
+            return;
+        }
+    }
+    panic!("{what}: {shortest:?}, more than {times} times as long");
+}
+
+/// A server with so many threads, and two that are newer than these.
+struct Listed {
+    server: Server,
+    client: Client,
+    newest: String,
+    before: String,
+}
+
+impl Listed {
+    fn new(place: &Place, threads: usize) -> Self {
+        let (server, client) = serve(place);
+        add(place, &server, threads, None);
+        let newest = client.thread();
+        let before = client.thread();
+        Self {
+            server,
+            client,
+            newest,
+            before,
+        }
+    }
 }
 
 fn pages_of_many_threads_cost_what_they_return(place: &Place) {
-    let (server, client) = serve(place);
-    add(place, &server, 50_000, None);
-    let newest = client.thread();
-    let before = client.thread();
+    let less = place.another();
+    let few = Listed::new(&less, 5_000);
+    let many = Listed::new(place, 50_000);
     // A run that goes on makes its thread the newest with every superstep.
-    let run = background(&client, &newest, &slow(200, 2));
+    let [_, run] = [&few, &many].map(|on| background(&on.client, &on.newest, &slow(200, 2)));
+    let client = many.client;
+    let same = |what: &str, request: &dyn Fn(&Client)| {
+        compare(what, [&few.client, &client], 3, request);
+    };
     for (sort_by, sort_order) in [
         ("updated_at", "desc"),
         ("updated_at", "asc"),
@@ -92,38 +129,40 @@ fn pages_of_many_threads_cost_what_they_return(place: &Place) {
         ("thread_id", "asc"),
     ] {
         let body = json!({"limit": 1, "sort_by": sort_by, "sort_order": sort_order});
-        let time = shortest(|| assert_eq!(search(&client, &body).len(), 1));
-        assert!(time < 50, "{sort_by} {sort_order}: {time} ms");
+        same(&format!("{sort_by} {sort_order}"), &|client| {
+            assert_eq!(search(client, &body).len(), 1);
+        });
     }
     for status in ["busy", "interrupted", "error"] {
         let body = json!({"limit": 10, "status": status});
-        let time = shortest(|| assert!(search(&client, &body).len() <= 1));
-        println!("threads that are {status}: {time} ms");
-        assert!(time < 50, "{status}: {time} ms");
-        let count = shortest(|| drop(client.post("/threads/count", &body)));
-        assert!(count < 50, "{status}: {count} ms");
+        same(&format!("threads that are {status}"), &|client| {
+            assert!(search(client, &body).len() <= 1);
+        });
+        same(&format!("how many are {status}"), &|client| {
+            ok(client.post("/threads/count", &body), 200);
+        });
     }
-    assert_eq!(client.end_of(&newest, &run), "success");
+    assert_eq!(client.end_of(&many.newest, &run), "success");
     let oldest = json!({"limit": 1, "sort_by": "state_updated_at", "sort_order": "asc"});
-    let time = shortest(|| assert_eq!(search(&client, &oldest).len(), 1));
-    println!("the oldest state: {time} ms");
-    assert!(time < 100, "{time} ms");
+    same("the oldest state", &|client| {
+        assert_eq!(search(client, &oldest).len(), 1);
+    });
     // More than a thousand wait, and all of them changed before the others did.
-    wait(place, &server, 1_500);
+    wait(&less, &few.server, 1_500);
+    wait(place, &many.server, 1_500);
     for (by, order) in [("updated_at", "desc"), ("status", "desc")] {
         let waiting =
             json!({"limit": 10, "status": "interrupted", "sort_by": by, "sort_order": order});
-        let time = shortest(|| assert_eq!(search(&client, &waiting).len(), 10));
-        println!("of many that wait by {by}: {time} ms");
-        assert!(time < 200, "{by}: {time} ms");
+        same(&format!("of many that wait by {by}"), &|client| {
+            assert_eq!(search(client, &waiting).len(), 10);
+        });
     }
     let by_status = json!({"limit": 10, "sort_by": "status", "sort_order": "desc"});
-    let time = shortest(|| {
-        let found = search(&client, &by_status);
+    same("those that wait before the others", &|client| {
+        let found = search(client, &by_status);
+        assert_eq!(found.len(), 10);
         assert!(found.iter().all(|thread| thread["status"] == "interrupted"));
     });
-    println!("those that wait before the others: {time} ms");
-    assert!(time < 200, "{time} ms");
     let first = search(
         &client,
         &json!({"limit": 3, "sort_by": "updated_at", "sort_order": "desc"}),
@@ -132,7 +171,7 @@ fn pages_of_many_threads_cost_what_they_return(place: &Place) {
         .iter()
         .map(|row| row["thread_id"].as_str().unwrap())
         .collect();
-    assert_eq!(ids[..2], [&*newest, &*before]);
+    assert_eq!(ids[..2], [&*many.newest, &*many.before]);
     // Pages follow each other, and the last is where the first of the other order is.
     let page = |offset: usize, order: &str| {
         let body =
@@ -159,22 +198,29 @@ fn pages_of_many_threads_cost_what_they_return_on_postgres() {
 }
 
 fn the_newest_of_many_forks_is_found_at_once(place: &Place) {
-    let (server, client) = serve(place);
-    let root = client.thread();
-    add(place, &server, 6000, Some(&root));
-    let alone = client.thread();
+    let less = place.another();
+    let [(_few, few, ..), (_server, client, root, alone)] =
+        [(&less, 600), (place, 6000)].map(|(place, forks)| {
+            let (server, client) = serve(place);
+            let root = client.thread();
+            add(place, &server, forks, Some(&root));
+            let alone = client.thread();
+            (server, client, root, alone)
+        });
     let body =
         json!({"limit": 10, "mode": "latest-fork", "sort_by": "updated_at", "sort_order": "desc"});
-    let newest = |body: &Value| -> Vec<String> {
-        let rows = search(&client, body);
+    let newest_of = |client: &Client, body: &Value| -> Vec<String> {
+        let rows = search(client, body);
         rows.iter()
             .map(|row| row["thread_id"].as_str().unwrap().to_owned())
             .collect()
     };
-    let mut found = vec![];
-    let time = shortest(|| found = newest(&body));
-    assert_eq!(found, [alone.clone(), root]);
-    assert!(time < 1000, "{time} ms");
+    let newest = |body: &Value| newest_of(&client, body);
+    assert_eq!(newest(&body), [alone.clone(), root]);
+    // Ten times the forks may take ten times as long: with each of them compared with each it was a hundred times.
+    compare("the newest of all forks", [&few, &client], 12, |client| {
+        assert_eq!(newest_of(client, &body).len(), 2);
+    });
     // A run makes its thread the newest of its family while it goes on.
     let forks = search(
         &client,
