@@ -109,7 +109,6 @@ pub struct Run {
     /// `{"error", "message"}` of a failed run.
     pub error: Option<Value>,
     /// Head of its branch when it ended.
-    #[allow(dead_code, reason = "the tests of the storages read it")]
     pub last_checkpoint: Option<CheckpointId>,
     /// When it may start.
     pub run_at: Timestamp,

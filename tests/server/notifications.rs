@@ -91,6 +91,21 @@ fn a_run_begins_at_a_process_with_room_and_is_cancelled_from_another_one() {
 }
 
 #[test]
+fn a_question_on_a_branch_that_is_not_active_reaches_whoever_waits_where_there_was_no_room() {
+    let (_place, _servers, [one, two]) = two(true);
+    let (busy, thread) = (one.thread(), one.thread());
+    two.run(&thread, &slow(1, 1));
+    let side = json!({"name": "side", "activate": false});
+    ok(two.post(&format!("/threads/{thread}/branches"), &side), 201);
+    let _long = background(&one, &busy, &slow(1000, 60));
+    let approve = json!({"assistant_id": "approve", "input": {"request": "r"}, "branch": "side"});
+    let values = one.run(&thread, &approve);
+    assert_eq!(values["request"], "r", "{values}");
+    assert_eq!(values["__interrupt__"].as_array().unwrap().len(), 1);
+    assert_eq!(two.state(&thread)["interrupts"], json!([]));
+}
+
+#[test]
 fn a_lost_connection_costs_nothing_and_notifications_come_back() {
     let (place, servers, [one, two]) = two(true);
     let thread = one.thread();

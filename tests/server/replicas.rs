@@ -6,7 +6,7 @@ use test_support::client::Client;
 use test_support::place::Place;
 use test_support::server::{Server, Setup};
 use test_support::tables::rows;
-use test_support::talk::{self, until, with};
+use test_support::talk::{self, background, ok, until, with};
 
 /// Two servers on one database, and a client of each.
 fn two() -> (Place, [Server; 2], [Client; 2]) {
@@ -231,6 +231,38 @@ fn a_stream_joined_at_another_process_tells_how_the_run_ends() {
     // Of one that has ended there is nothing more to come.
     let mut joined = two.open("GET", &path, &[], b"");
     assert_eq!(joined.event(), None);
+}
+
+#[test]
+fn who_waits_at_another_process_gets_what_the_run_left_on_its_branch() {
+    let (_place, _servers, [one, two]) = two();
+    let thread = one.thread();
+    one.run(&thread, &slow(1, 1));
+    let side = json!({"name": "side", "activate": false});
+    ok(one.post(&format!("/threads/{thread}/branches"), &side), 201);
+    let mut open = one.open_stream(&thread, &with(slow(500, 4), "branch", "side"));
+    open.event_named("custom");
+    let path = format!("/threads/{thread}/runs/{}", open.run());
+    let mut joined = two.open("GET", &format!("{path}/stream"), &[], b"");
+    let values = ok(two.get(&format!("{path}/join")), 200);
+    assert_eq!(values["seen"].as_array().unwrap().len(), 4, "{values}");
+    assert_eq!(joined.event_named("values").data, values);
+    let shown = two.state(&thread)["values"]["seen"].clone();
+    assert_eq!(shown.as_array().unwrap().len(), 2, "{shown}");
+}
+
+#[test]
+fn who_waits_at_another_process_gets_nothing_of_a_later_run() {
+    let (_place, _servers, [one, two]) = two();
+    let thread = one.thread();
+    let mut open = one.open_stream(&thread, &slow(200, 4));
+    open.event_named("custom");
+    let path = format!("/threads/{thread}/runs/{}/join", open.run());
+    let next = background(&one, &thread, &slow(100, 30));
+    let values = ok(two.get(&path), 200);
+    assert_eq!((&values["ms"], &values["ticks"]), (&json!(200), &json!(4)));
+    let cancel = format!("/threads/{thread}/runs/{next}/cancel?wait=true&action=rollback");
+    assert_eq!(two.send("POST", &cancel, &[], b"").status, 200);
 }
 
 #[test]

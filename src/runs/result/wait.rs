@@ -14,7 +14,7 @@ use crate::{
         request::Target, shared::memory::ReadMemory,
     },
     tree::{
-        self,
+        self, Thread,
         members::{Access, LOCAL_PRINCIPAL},
         read::head::Head,
     },
@@ -101,13 +101,7 @@ impl Service {
         loop {
             let waits = match self.find_row(run.thread, run.run).await {
                 Ok(Some(row)) if row.status.is_final() => {
-                    let result = self.result_read_in(&row, memory.as_ref()).await;
-                    return RunResult {
-                        // What the thread shows: also why its last run was cancelled.
-                        error: if is_past { row.error } else { result.error },
-                        is_past,
-                        ..result
-                    };
+                    return self.result_read_in(row, memory.as_ref(), is_past).await;
                 }
                 Ok(Some(_)) => true,
                 Ok(None) => false,
@@ -156,11 +150,30 @@ impl Service {
         result_with(row, self.head_in_time(row).await)
     }
 
-    /// The same for a client that waits, in its memory if it has any.
-    async fn result_read_in(&self, row: &Run, memory: Option<&ReadMemory>) -> RunResult {
-        let own = self.memory_of(row);
+    /// The same for a client that waits, in its memory if it has any. One that came after the run's end gets what the
+    /// thread shows now, and also why the run was cancelled.
+    async fn result_read_in(
+        &self,
+        row: Run,
+        memory: Option<&ReadMemory>,
+        is_past: bool,
+    ) -> RunResult {
+        let own = self.memory_of(&row);
         let memory = memory.unwrap_or(&own);
-        result_with(row, patiently(|| self.head_of_row(row, memory)).await)
+        let read = || async {
+            let thread = if is_past {
+                self.shared.thread(row.thread).await?
+            } else {
+                self.thread_left_by(&row).await?
+            };
+            self.shared.head_read_in(&thread, memory).await
+        };
+        let result = result_with(&row, patiently(read).await);
+        RunResult {
+            error: if is_past { row.error } else { result.error },
+            is_past,
+            ..result
+        }
     }
 
     /// The memory for what is read of a run for nobody's response.
@@ -170,17 +183,22 @@ impl Service {
         self.shared.states.read_by(payer)
     }
 
-    async fn head_of_row(
-        &self,
-        row: &Run,
-        memory: &ReadMemory,
-    ) -> Result<(Head, Option<Reservation>), Error> {
-        let thread = self.shared.thread(row.thread).await?;
-        self.shared.head_read_in(&thread, memory).await
+    /// The thread as a run left it: on the run's branch, at its last checkpoint if it left one, and with its graph. Other
+    /// branches and later runs may have moved on meanwhile.
+    async fn thread_left_by(&self, row: &Run) -> Result<Thread, Error> {
+        let mut thread = self.shared.thread(row.thread).await?;
+        if let Some(branch) = row.branch {
+            thread.active_branch = branch;
+            thread.head = row.last_checkpoint;
+            if let Some(graph) = row.metadata.get("graph_id") {
+                thread.metadata.insert("graph_id", graph.clone());
+            }
+        }
+        Ok(thread)
     }
 
     async fn head_in_time(&self, row: &Run) -> Result<(Head, Option<Reservation>), Error> {
-        let thread = self.shared.thread(row.thread).await?;
+        let thread = self.thread_left_by(row).await?;
         let Some(weighed) = self.shared.weighed_head(&thread, BATCH_BYTES).await? else {
             return Ok((Head::default(), None));
         };

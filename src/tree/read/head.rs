@@ -31,8 +31,8 @@ pub struct Head {
 }
 
 /// The head of a thread that was weighed, read with the topology of its graph if it has one; for a large one
-/// the caller has the memory. A thread whose values no longer fit its graph shows nothing: lists include it all
-/// the same.
+/// the caller has the memory. Where it has gone meanwhile, that of its branch counts. A thread whose values no longer
+/// fit its graph shows nothing: lists include it all the same.
 ///
 /// # Errors
 /// The storage failed.
@@ -42,14 +42,16 @@ pub async fn head(
     topology: Option<&Topology>,
     weighed: &Weighed,
 ) -> Result<Head> {
-    if thread.head.is_none() {
+    let Some(id) = thread.head else {
         return Ok(Head::default());
+    };
+    for at in [At::Id(id), At::Head(thread.active_branch), At::ActiveHead] {
+        let query = root_state(thread.tree, thread.id, at);
+        if let Some(decoded) = load::of_weighed(saver, query, weighed).await? {
+            return head_of(saver, thread, topology, decoded).await;
+        }
     }
-    let query = root_state(thread.tree, thread.id, At::ActiveHead);
-    match load::of_weighed(saver, query, weighed).await? {
-        Some(decoded) => head_of(saver, thread, topology, decoded).await,
-        None => Ok(Head::default()),
-    }
+    Ok(Head::default())
 }
 
 /// The root state of a thread.
