@@ -71,7 +71,7 @@ run_operations!(run for Store {
     async fn create_run(&self, new: NewRun) -> Result<Created, Error> {
         let kwargs = codec::encode(&new.kwargs, new.columns(), self.writer.format);
         self.writer
-            .submit(move |db| runs::create(db, new, &kwargs, Timestamp::now()))
+            .submit(move |db| runs::create_or_nothing(db, new, &kwargs, Timestamp::now()))
             .await
     }
 

@@ -50,7 +50,7 @@ pub(super) use cancel::{cancel, end_running, request_cancel};
 pub(super) use claim::claim;
 #[cfg(test)]
 pub(super) use claim::{BEHIND, PRINCIPAL, READY};
-pub(super) use create::{create, create_all};
+pub(super) use create::{create, create_all, create_or_nothing};
 pub(super) use finish::{await_end, finish};
 pub(super) use fire::fire;
 pub(super) use open_runs::{is_open, open, open_states};

@@ -12,6 +12,7 @@ on_both_storages!(
     the_stream_names_the_branch_only_when_one_was_used,
     strategies_are_decided_per_branch,
     a_run_that_is_rolled_back_makes_another_branch_active_only_if_its_own_was,
+    a_run_whose_address_goes_with_those_that_it_rolls_back_is_refused_and_leaves_them,
     a_queued_run_without_address_follows_the_active_branch,
     addresses_that_make_no_sense_are_refused,
     a_run_with_a_known_id_follows_the_reducer_and_begins_no_branch,
@@ -208,6 +209,43 @@ fn a_run_that_is_rolled_back_makes_another_branch_active_only_if_its_own_was(pla
         assert_eq!(thread["error"]["error"] == "UserRollback", was_active);
         client.run(&id, &slow(1, json!({})));
     }
+}
+
+/// Rolling the run back deletes the branch that it began, and with it the address of the new run.
+fn a_run_whose_address_goes_with_those_that_it_rolls_back_is_refused_and_leaves_them(
+    place: &Place,
+) {
+    let (_server, client) = serve(place);
+    let id = client.thread();
+    for _ in 0..2 {
+        client.run(&id, &slow(1, json!({})));
+    }
+    let base = client.history(&id)[1]["checkpoint"]["checkpoint_id"].clone();
+    let runs = format!("/threads/{id}/runs");
+    let began = ok(
+        client.post(&runs, &slow(20_000, json!({"checkpoint_id": base}))),
+        200,
+    );
+    talk::until("it has its branch", || names(&client, &id).len() == 2);
+    let branch = names(&client, &id)[1].0.clone();
+    let queued = slow(
+        1,
+        json!({"branch": branch, "multitask_strategy": "enqueue"}),
+    );
+    let queued = ok(client.post(&runs, &queued), 200);
+    let last = talk::last_event(&client, &id);
+    let refused = slow(
+        1,
+        json!({"branch": branch, "multitask_strategy": "rollback"}),
+    );
+    let refused = client.post(&runs, &refused);
+    assert_eq!(code(refused, 404), "branch_not_found");
+    for (run, status) in [(&began, "running"), (&queued, "pending")] {
+        let path = format!("{runs}/{}", run["run_id"].as_str().unwrap());
+        assert_eq!(ok(client.get(&path), 200)["status"], status);
+    }
+    assert_eq!(names(&client, &id).len(), 2);
+    assert_eq!(talk::last_event(&client, &id), last);
 }
 
 fn a_queued_run_without_address_follows_the_active_branch(place: &Place) {

@@ -194,6 +194,24 @@ fn end_others(
     }
 }
 
+/// [`create`], of which nothing stays where the run is refused: neither a thread that was made for it, nor the ends of
+/// other runs.
+pub(in super::super) fn create_or_nothing(
+    db: &Connection,
+    new: NewRun,
+    kwargs: &Encoded,
+    now: Timestamp,
+) -> Result<Created, Error> {
+    let execute = |sql| -> Result<usize, Error> { Ok(db.prepare_cached(sql)?.execute([])?) };
+    execute("SAVEPOINT run")?;
+    let created = create(db, new, kwargs, now)?;
+    if !matches!(created, Created::Started(..) | Created::Queued(_)) {
+        execute("ROLLBACK TO run")?;
+    }
+    execute("RELEASE run")?;
+    Ok(created)
+}
+
 /// See [`runs::Store::create_runs`](crate::runs::Store::create_runs).
 pub(in super::super) fn create_all(
     db: &Connection,

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::create;
+use super::create_or_nothing;
 use crate::{
     checkpoint::Result,
     runs::{Created, Fired, Firing, request::codec, transitions::firing::CronChange},
@@ -36,13 +36,7 @@ pub(in super::super) fn fire(db: &Writing<'_>, firing: &Firing) -> Result<Fired>
     };
     let kwargs = codec::encode(&run.kwargs, run.columns(), db.format);
     let now = Timestamp::now();
-    db.execute_batch("SAVEPOINT run")?;
-    let created = create(db, run.clone(), &kwargs, now)?;
-    if !matches!(created, Created::Started(..) | Created::Queued(_)) {
-        // Of a run that was refused nothing stays, such as a thread that was made for it.
-        db.execute_batch("ROLLBACK TO run")?;
-    }
-    db.execute_batch("RELEASE run")?;
+    let created = create_or_nothing(db, run.clone(), &kwargs, now)?;
     change(db, firing, Some(&created), now)?;
     Ok(Fired::Past(created))
 }
