@@ -148,7 +148,11 @@ impl Service {
     ) {
         let Some(pending) = pending else {
             // The graph is gone, or the row is from another version: the run fails and frees its slot.
-            let error = engine::Error::value("this server has no graph for the run's assistant");
+            let error = engine::Error::value(if run.kwargs.is_null() {
+                "the run's stored request cannot be read: it is damaged, or a newer server stored it"
+            } else {
+                "this server has no graph for the run's assistant"
+            });
             let mut end = Finish {
                 slot,
                 run: run.id,

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use test_support::client::Client;
 use test_support::place::{Place, serve};
 use test_support::server::{Server, Setup};
-use test_support::talk::{self, contents, turn, until, with};
+use test_support::tables::execute;
+use test_support::talk::{self, background, contents, ok, turn, until, with};
 
 on_both_storages!(
     a_conversation_goes_on_after_a_crash,
@@ -14,6 +15,7 @@ on_both_storages!(
     a_question_can_be_answered_after_a_crash,
     a_run_that_a_crash_cut_off_is_taken_up_where_it_stopped,
     runs_that_waited_behind_a_cut_off_run_are_executed_after_it,
+    a_stored_request_that_cannot_be_read_fails_its_run_and_no_other,
     what_a_task_wrote_before_a_crash_is_kept_and_not_done_again,
     a_shutdown_lets_runs_finish_and_ends_streams_cleanly,
     a_shutdown_hands_over_what_does_not_end_in_time,
@@ -184,6 +186,43 @@ fn runs_that_waited_behind_a_cut_off_run_are_executed_after_it(place: &Place) {
     }
     let seen = client.state(&thread)["values"]["seen"].clone();
     assert_eq!(seen.as_array().unwrap().len(), 6);
+}
+
+fn a_stored_request_that_cannot_be_read_fails_its_run_and_no_other(place: &Place) {
+    let (mut server, client) = soon_replaced(place, "reference_server");
+    let threads = [(); 2].map(|()| client.thread());
+    let runs = threads.each_ref().map(|thread| {
+        let mut open = client.open_stream(thread, &slow(300, 3));
+        open.event_named("custom");
+        let queued = [(); 2].map(|()| background(&client, thread, &slow(1, 1)));
+        (open.run(), queued)
+    });
+    server.kill();
+    let [(first, _), (_, [second_queued, _])] = &runs;
+    // One that was executed, and one that waits behind another.
+    for run in [first, second_queued] {
+        let sql = if place.is_postgres() {
+            format!(r"UPDATE runs SET kwargs = '\xff' WHERE run_id = '{run}'")
+        } else {
+            let id = run.replace('-', "");
+            format!("UPDATE runs SET kwargs = x'ff' WHERE run_id = x'{id}'")
+        };
+        assert_eq!(execute(place, &server, &sql), Ok(1));
+    }
+    let client = crash(&mut server);
+    for (thread, (run, queued)) in threads.iter().zip(&runs) {
+        for run in [run, &queued[0], &queued[1]] {
+            let is_damaged = [first, second_queued].contains(&run);
+            let end = if is_damaged { "error" } else { "success" };
+            assert_eq!(client.end_of(thread, run), end);
+        }
+        let listed = ok(client.get(&format!("/threads/{thread}/runs")), 200);
+        assert_eq!(listed.as_array().unwrap().len(), 3);
+    }
+    let path = format!("/threads/{}/runs/{first}/join", threads[0]);
+    let joined = ok(client.get(&path), 200);
+    let told = joined["__error__"]["message"].as_str().unwrap();
+    assert!(told.contains("stored request cannot be read"), "{joined}");
 }
 
 fn what_a_task_wrote_before_a_crash_is_kept_and_not_done_again(place: &Place) {

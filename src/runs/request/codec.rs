@@ -185,6 +185,18 @@ pub fn decode(tag: &str, bytes: &[u8], columns: Columns) -> Result<Value, codec:
     Ok(Value::map(whole))
 }
 
+/// The request of a run as its row stores it, if it stores one; null if it cannot be decoded. A run without a request
+/// fails when it is taken up, and keeps no other from being read.
+pub fn request_of(stored: Option<&[u8]>, tag: &str, columns: Columns) -> Value {
+    let Some(bytes) = stored else {
+        return Value::Null;
+    };
+    decode(tag, bytes, columns).unwrap_or_else(|error| {
+        tracing::error!(run = %columns.run, %error, "the stored request of a run cannot be read");
+        Value::Null
+    })
+}
+
 /// Whether a request begins with all usual fields, in their order.
 fn has_usual_fields(map: &Map) -> bool {
     let mut names = map.keys();

@@ -24,11 +24,7 @@ pub(super) fn run_of(row: &Row) -> Result<Run, Error> {
         thread: ThreadId(column(row, "thread_id")?),
         assistant: AssistantId(column(row, "assistant_id")?),
     };
-    let mut kwargs = match kwargs {
-        Some(bytes) => request_codec::decode(column(row, "type")?, bytes, columns)
-            .map_err(|error| Error::Corrupt(error.to_string()))?,
-        None => Value::Null,
-    };
+    let mut kwargs = request_codec::request_of(kwargs, column(row, "type")?, columns);
     let user: Option<JsonText> = column(row, "thread_user")?;
     if let Some(user) = user {
         identity::inherit_user(&mut kwargs, user.value()?);

@@ -11,9 +11,8 @@ use crate::{
             identity,
         },
     },
-    storage::sqlite::columns::{id, id_if, json_if, parsed, unreadable},
+    storage::sqlite::columns::{id, id_if, json_if, parsed},
     time::Timestamp,
-    value::Value,
 };
 
 /// A run, out of the columns that `select!` begins with.
@@ -24,11 +23,8 @@ pub(super) fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
         thread: id(row, 2)?,
         assistant: id(row, 4)?,
     };
-    let mut kwargs = match row.get_ref(8)?.as_blob_or_null()? {
-        Some(bytes) => request_codec::decode(tag, bytes, columns)
-            .map_err(|why| unreadable(8, why.to_string()))?,
-        None => Value::Null,
-    };
+    let stored = row.get_ref(8)?.as_blob_or_null()?;
+    let mut kwargs = request_codec::request_of(stored, tag, columns);
     if let Some(user) = json_if(row, 20)? {
         identity::inherit_user(&mut kwargs, user);
     }
