@@ -2,6 +2,7 @@
 
 mod json_rpc;
 mod large_answers;
+mod logged_streams;
 mod lost_answers;
 mod lost_runs;
 mod made_anew;

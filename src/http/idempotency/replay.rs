@@ -182,8 +182,7 @@ impl Replayed {
             Replay::Wait(run) => return join_run(call, &access, run, false).await,
             Replay::Stream(run) => run,
         };
-        let publisher = call.runs().publisher(run);
-        if publisher.is_some_and(|publisher| publisher.resumable()) {
+        if call.runs().is_logged(run).await? {
             let join = Join {
                 last_event_id: Some("-".into()),
                 ..Join::default()
@@ -259,11 +258,14 @@ async fn authorize(
     Ok(())
 }
 
-/// Whether there is a run to join: its row, or its events in this process.
+/// Whether there is a run to join: its row, its events in this process, or what it left when it went with its thread.
 async fn exists(call: &Call, run: Target) -> Result<bool, Error> {
     match call.runs().visible_row(&call.access, run).await {
         Ok(Some(_)) => Ok(true),
-        Ok(None) | Err(runs::Error::NoThread(_)) => Ok(call.runs().publisher(run).is_some()),
+        Ok(None) | Err(runs::Error::NoThread(_)) => {
+            let is_here = call.runs().publisher(run).is_some();
+            Ok(is_here || call.runs().ended(&call.access, run).await?.is_some())
+        }
         Err(error) => Err(error.into()),
     }
 }

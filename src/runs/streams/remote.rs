@@ -171,6 +171,23 @@ impl Service {
         Ok((Box::new(frames), false))
     }
 
+    /// Whether the events of a run can be read in the log from the first one on, whichever process executes it.
+    ///
+    /// # Errors
+    /// The storage failed.
+    pub async fn is_logged(&self, run: Target) -> Result<bool, Error> {
+        if let Some(publisher) = self.publisher(run) {
+            return Ok(publisher.resumable());
+        }
+        let of_row = self
+            .shared
+            .of_request(run.thread, run.run, |_, kwargs| kwargs.resumable);
+        match of_row.await? {
+            Some(is_resumable) => Ok(is_resumable),
+            None => Ok(self.shared.parts.log.end_of_run(run.run).await? > 0),
+        }
+    }
+
     /// The stream of a run in this process. One that has ended stays in memory for a while, also when its
     /// run was deleted, or its log with the checkpoints of a pruned thread: then it is not to be shown.
     async fn present_publisher(&self, run: Target) -> Result<Option<Arc<Publisher>>, Error> {
