@@ -116,13 +116,14 @@ const THESE: &str = "SELECT assistant_id, owner, graph_id, version, name, descri
   FROM assistants
  WHERE assistant_id = ANY($1) AND ($2::text IS NULL OR owner = $2 OR owner = '') AND graph_id = ANY($3)";
 
-/// What of the filter every list has: graphs, metadata, a part of the name.
+/// What of the filter every list has: graphs, metadata, a part of the name. Upper and lower case are one in ASCII, whatever
+/// the locale of the database: both sides must be folded alike.
 macro_rules! filtered {
     ($owner:literal, $rest:expr) => {
         formatcp!(
             " FROM assistants
  WHERE {owner} AND graph_id = ANY($2) AND ($3::jsonb IS NULL OR metadata @> $3)
-   AND ($4::text IS NULL OR position(lower($4) IN lower(name)) > 0){rest}",
+   AND ($4::text IS NULL OR position(lower($4::text COLLATE \"C\") IN lower(name)) > 0){rest}",
             owner = $owner,
             rest = $rest
         )
