@@ -181,7 +181,7 @@ async function interruptsAreResumed() {
 async function aRunIsStopped() {
   await open("agent");
   // It would go on for many times as long as it takes to click.
-  await send(Array(100).fill(WORDS).join(" "));
+  await send(Array(50).fill(WORDS).join(" "));
   await page.locator("li.ai .text", { hasText: "word3" }).waitFor();
   await page.click("#stop");
   await isIdle();
