@@ -10,6 +10,7 @@ pub(crate) mod cache;
 pub(crate) mod chain_sizes;
 pub(crate) mod codec;
 pub(crate) mod delta;
+pub(crate) mod earlier;
 pub(crate) mod filter;
 pub(crate) mod frame;
 pub(crate) mod labels;

@@ -28,7 +28,7 @@ pub(super) mod tests;
 pub use decode::{Chains, Decoded, channel_value, decode, decode_pending, decode_row, with_row};
 use text::{fits_envelope, versions_text, without_nul};
 pub use text::{metadata_as_stored, versions_of};
-pub use writes::{decode_control, encode_writes, references};
+pub use writes::{decode_control, encode_writes, references, rows_found_by};
 
 /// A full row is written when the deltas since the last one reach this, or its size if greater.
 const CHAIN_FLOOR: usize = 32 * 1024;

@@ -15,7 +15,7 @@ use super::{
     run_context::RunContext,
 };
 use crate::{
-    checkpoint::Pending,
+    checkpoint::{Pending, earlier},
     id::CheckpointId,
     value::{Map, Value},
 };
@@ -83,7 +83,7 @@ impl ParentExecution {
         std::mem::take(&mut self.interrupts.lock())
     }
 
-    /// Makes the results of a task's steps durable. In `Exit` durability they wait for the end of the run, which stores
+    /// Makes the results of a task's steps durable, with what was pending of it before this run. In `Exit` durability they wait for the end of the run, which stores
     /// them if the graph stops at this checkpoint: most others are never stored, and nobody would find them there.
     ///
     /// # Errors
@@ -93,6 +93,7 @@ impl ParentExecution {
         context: &RunContext,
         task: &TaskInfo,
         all: HashMap<String, Value>,
+        earlier: Option<Value>,
     ) -> Result<(), Error> {
         let Some(writer) = context.writer.as_ref().filter(|_| self.stores) else {
             return Ok(());
@@ -101,16 +102,19 @@ impl ParentExecution {
             .into_iter()
             .map(|(key, value)| (key.into(), value))
             .collect();
+        let row = |channel: &str, value| Pending {
+            task: task.id,
+            path: "".into(),
+            idx: control_index(channel).unwrap_or_default(),
+            channel: channel.into(),
+            value,
+        };
+        let earlier = earlier.map(|earlier| row(earlier::CHANNEL, earlier));
+        let steps = row(STEP, Value::map(steps));
         let writes = QueuedWrites {
             ns: self.ns.clone(),
             checkpoint: self.checkpoint,
-            writes: vec![Pending {
-                task: task.id,
-                path: "".into(),
-                idx: control_index(STEP).unwrap_or_default(),
-                channel: STEP.into(),
-                value: Value::map(steps),
-            }],
+            writes: std::iter::once(steps).chain(earlier).collect(),
         };
         writer.enqueue([writes], false).await;
         if writer.durability() == Durability::Exit {

@@ -110,6 +110,8 @@ pub struct TaskMemory {
     pub steps: HashMap<String, Value>,
     /// Graphs that earlier attempts called: a further call has a namespace of its own.
     pub calls: usize,
+    /// What was pending of it before this run, if that is to be stored beside what the run writes.
+    pub earlier: Option<Value>,
 }
 
 impl TaskMemory {

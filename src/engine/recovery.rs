@@ -79,6 +79,11 @@ impl Recovery {
         }
     }
 
+    /// The run, if it has an id.
+    pub fn run(&self) -> Option<RunId> {
+        self.run
+    }
+
     /// Whether an earlier attempt may have stored more than the checkpoint of the root graph shows.
     pub fn is_retry(&self) -> bool {
         self.attempt != Attempt::First

@@ -1,5 +1,7 @@
 //! Reserved names of LangGraph's engine and the indexes of control channels.
 
+use crate::checkpoint::earlier;
+
 /// Channel of a run's input, and the hidden node that copies it into the state.
 pub const START: &str = "__start__";
 /// Pseudo task that applies input.
@@ -39,6 +41,7 @@ pub fn control_index(channel: &str) -> Option<i32> {
         // LangGraph files it among the output; here what is output has no negative index.
         ERROR_SOURCE => -6,
         COMMAND_RECORD => -7,
+        earlier::CHANNEL => earlier::IDX,
         _ => return None,
     })
 }

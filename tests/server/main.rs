@@ -62,6 +62,7 @@ mod steps;
 mod storage_bytes;
 mod store;
 mod stream_log;
+mod taken_back;
 mod takeover;
 mod thread_lists;
 mod thread_orders;

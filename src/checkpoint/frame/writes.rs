@@ -7,9 +7,9 @@ use crate::{
     checkpoint::{
         Error, Pending, Version, WriteRow,
         codec::{self, Format},
-        results,
+        earlier, results,
     },
-    id::{BranchId, CheckpointId, TaskId},
+    id::{BranchId, CheckpointId, RunId, TaskId},
     value::Value,
 };
 
@@ -64,7 +64,9 @@ pub fn encode_writes(
             }
             let list = Value::list(vec![entry(write.value.clone())]);
             let channel = Some(write.channel.clone());
-            rows.push(row(write.idx, channel, list, control_only));
+            // What the last run found replaces what one before it had found.
+            let replaces = control_only || write.idx == earlier::IDX;
+            rows.push(row(write.idx, channel, list, replaces));
             continue;
         }
         let delta = appended
@@ -117,6 +119,24 @@ pub fn references(tag: &str, bytes: &[u8]) -> Vec<(Arc<str>, Version)> {
 pub fn decode_control(row: &WriteRow) -> Result<Vec<Pending>, Error> {
     let (writes, _) = decode_writes(std::slice::from_ref(row))?;
     Ok(writes.into_iter().map(|(_, write)| write).collect())
+}
+
+/// The rows that a run has found of a task, out of the row in which it stored them; `None` if another run did, or if they
+/// cannot be read.
+pub fn rows_found_by(run: RunId, row: &WriteRow) -> Option<Vec<WriteRow>> {
+    let stored = decode_control(row).ok()?;
+    let image = &stored.first()?.value;
+    if !earlier::is_of(image, run) {
+        return None;
+    }
+    let format = if codec::is_json(&row.tag) {
+        Format::Json
+    } else {
+        Format::Bincode
+    };
+    let writes = earlier::writes(image, row.task, &row.path);
+    let (ns, at) = (&row.ns, row.checkpoint);
+    Some(encode_writes(ns, at, row.branch, &writes, None, format))
 }
 
 pub(super) type DecodedWrites = (Vec<(BranchId, Pending)>, Vec<(usize, Version)>);

@@ -88,6 +88,11 @@ impl CurrentCheckpoint {
             event_number: 0,
         }
     }
+
+    /// Whether the execution has found it in the storage.
+    pub fn was_found(&self) -> bool {
+        self.shown_parents.is_some()
+    }
 }
 
 impl Execution {

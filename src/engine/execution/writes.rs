@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use super::Execution;
 use crate::{
-    checkpoint::Pending,
+    checkpoint::{Pending, earlier},
     engine::{
         apply::Writes,
         pending::{self, TaskMemory},
         reserved::{STEP, control_index},
     },
     id::TaskId,
+    value::Value,
 };
 
 impl Execution {
@@ -21,7 +22,20 @@ impl Execution {
 
     /// What a task has from earlier runs.
     pub fn memory_of(&self, task: TaskId) -> TaskMemory {
-        TaskMemory::load(&self.pending, task)
+        TaskMemory {
+            earlier: self.earlier_of(task),
+            ..TaskMemory::load(&self.pending, task)
+        }
+    }
+
+    /// What was pending of a task before this run wrote to it, to be stored beside what the run writes; `None` at a
+    /// checkpoint of the run's own, which goes with the run.
+    fn earlier_of(&self, task: TaskId) -> Option<Value> {
+        let run = self.context.recovery.run()?;
+        if !self.current.was_found() {
+            return None;
+        }
+        earlier::image(run, self.pending.of(task))
     }
 
     /// Replaces what is pending of a task (LangGraph's `put_writes`); returns what is to be stored.
@@ -34,6 +48,10 @@ impl Execution {
         if writes.iter().all(|(name, _)| control_index(name).is_some()) {
             writes = last_of_each(writes);
         }
+        writes.extend(
+            self.earlier_of(task)
+                .map(|earlier| (earlier::CHANNEL.into(), earlier)),
+        );
         if task == TaskId::NULL {
             // Regular writes of earlier commands stay in front with the positions they have.
             // Control writes go last: a resume value that is gone the next time must not move them.

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use crate::{
     budget::Reservation,
-    checkpoint::{Commit, Pending, frame},
+    checkpoint::{Commit, Pending, earlier, frame},
     engine::reserved::RESUME,
     id::{CheckpointId, TaskId},
 };
@@ -50,14 +50,16 @@ impl Queue {
             return;
         };
         let own = self.by_task.entry(task).or_default();
-        if new.writes.iter().all(|write| write.idx < 0) {
-            let replaced = |old: &Pending| new.writes.iter().any(|write| write.idx == old.idx);
-            for at in own.iter() {
-                let old = &mut self.writes[*at];
-                if old.checkpoint == new.checkpoint && old.ns == new.ns {
-                    let output = old.writes.iter().any(|write| write.idx >= 0);
-                    old.writes.retain(|write| output || !replaced(write));
-                }
+        let is_control = new.writes.iter().all(|write| write.idx < 0);
+        let replaced = |old: &Pending| new.writes.iter().any(|write| write.idx == old.idx);
+        for at in own.iter() {
+            let old = &mut self.writes[*at];
+            if old.checkpoint == new.checkpoint && old.ns == new.ns {
+                let retains = !is_control || old.writes.iter().any(|write| write.idx >= 0);
+                // What the run has found replaces what waits beside output, too.
+                let retains = |idx| retains && idx != earlier::IDX;
+                old.writes
+                    .retain(|write| retains(write.idx) || !replaced(write));
             }
         }
         own.push(self.writes.len());

@@ -185,10 +185,10 @@ impl Host for TaskHost {
         value: Value,
     ) -> BoxFuture<'static, anyhow::Result<()>> {
         self.sign_of_life();
-        let all = {
+        let (all, earlier) = {
             let mut state = self.state.lock();
             state.memory.steps.insert(key, value);
-            state.memory.steps.clone()
+            (state.memory.steps.clone(), state.memory.earlier.clone())
         };
         let Some(host) = self.this.upgrade() else {
             return futures::future::ready(Ok(())).boxed();
@@ -196,7 +196,7 @@ impl Host for TaskHost {
         apart_in_this_run(async move {
             Ok(host
                 .parent
-                .store_steps(&host.context, &host.info, all)
+                .store_steps(&host.context, &host.info, all, earlier)
                 .await?)
         })
         .boxed()

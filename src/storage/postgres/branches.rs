@@ -61,6 +61,7 @@ SELECT w.tree_id, w.checkpoint_ns, w.checkpoint_id, $3::uuid, w.task_id, w.idx, 
          WHEN '__interrupt__' THEN true
          WHEN '__step__' THEN true
          WHEN '__resume__' THEN w.task_id <> $5 AND (w.present OR NOT (w.interrupted AND w.finished))
+         WHEN '__earlier__' THEN w.task_id <> $5 AND (w.present OR NOT (w.interrupted AND w.finished))
          ELSE w.finished AND (w.present OR NOT w.interrupted)
        END
 UNION ALL

@@ -22,6 +22,7 @@ pub(super) mod delete;
 pub(super) mod event_facts;
 pub(super) mod expiry;
 mod interrupts;
+pub(super) mod made_values;
 mod narrow;
 pub(super) mod prune;
 pub(super) mod rows;
@@ -146,4 +147,4 @@ pub(super) async fn record_outcome(
     Ok(())
 }
 
-statements!(PATCH, SLOT, TAKE, RECORD_OUTCOME; blobs, copy, create, delete, event_facts, expiry, interrupts, narrow, prune, rows, search, with_checkpoint, with_level);
+statements!(PATCH, SLOT, TAKE, RECORD_OUTCOME; blobs, copy, create, delete, event_facts, expiry, interrupts, made_values, narrow, prune, rows, search, with_checkpoint, with_level);

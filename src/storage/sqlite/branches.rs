@@ -145,6 +145,7 @@ pub(super) const COPY_WRITES: &str = "INSERT INTO checkpoint_writes (tree_id, ch
        WHEN '__interrupt__' THEN 1 \
        WHEN '__step__' THEN 1 \
        WHEN '__resume__' THEN task_id <> zeroblob(16) AND (present OR NOT (interrupted AND finished)) \
+       WHEN '__earlier__' THEN task_id <> zeroblob(16) AND (present OR NOT (interrupted AND finished)) \
        ELSE finished AND (present OR NOT interrupted) END \
      UNION ALL \
      SELECT tree_id, checkpoint_ns, checkpoint_id, ?4, task_id, idx, task_path, channel, type, writes \

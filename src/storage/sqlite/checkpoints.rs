@@ -28,7 +28,7 @@ mod page;
 pub(super) use self::{
     blobs::blobs,
     channels::channels,
-    commit::commit_all,
+    commit::{commit_all, insert_writes},
     flush::flush,
     list::list,
     load::{load, without_values},

@@ -19,6 +19,7 @@ pub(super) mod delete;
 pub(super) mod event_facts;
 pub(super) mod expiry;
 mod interrupts;
+pub(super) mod made_values;
 mod narrow;
 pub(super) mod prune;
 mod rows;

@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-pub(super) mod arrays;
+pub(crate) mod arrays;
 mod batch;
 pub(crate) mod end;
 pub(crate) mod queue;

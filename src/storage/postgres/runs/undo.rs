@@ -1,5 +1,7 @@
 //! Deleting runs, and rolling back or hiding what they wrote.
 
+mod pending;
+
 use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
@@ -8,14 +10,12 @@ use super::super::{
     connection::Failure,
     events,
     threads::{
-        blobs::{MadeValues, forget_results},
-        delete::DROP_CHECKPOINTS,
-        event_facts,
+        blobs::forget_results, delete::DROP_CHECKPOINTS, event_facts, made_values::MadeValues,
     },
 };
 use crate::{
     checkpoint::Error,
-    id::{BranchId, CheckpointId, TaskId, ThreadId, TreeId},
+    id::{BranchId, CheckpointId, ThreadId, TreeId},
     runs::{
         Status, Undo,
         transitions::{
@@ -165,13 +165,6 @@ UPDATE branches b SET error = NULL, updated_at = now(),
                                       AND w.checkpoint_id = b.head_checkpoint_id AND w.idx = -3) THEN 'interrupted' ELSE 'idle' END
  WHERE b.tree_id = $1 AND b.branch_id = $2";
 
-/// What the run decided at its base: results of tasks that had raised an interrupt, and the resume
-/// values that it brought.
-const CLEAN_BASE: &str = "
-DELETE FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.branch_id = $2 AND w.checkpoint_ns = '' AND w.checkpoint_id = $3
-   AND (w.task_id = $4 OR (w.idx = 0 AND EXISTS (SELECT 1 FROM checkpoint_writes o WHERE o.tree_id = $1 AND o.branch_id = $2
-          AND o.checkpoint_ns = '' AND o.checkpoint_id = $3 AND o.task_id = w.task_id AND o.idx = -3)))";
-
 /// Deletes the branch that a run opened, and makes its source `$4` active in its place. Runs that
 /// waited on it wait for the active branch again.
 const CLOSE_BRANCH: &str = "
@@ -236,11 +229,12 @@ pub(super) async fn roll_back(
             .await?;
     } else {
         client.execute(RESET_HEAD, &[&tree, &branch, &base]).await?;
-        client
-            .execute(CLEAN_BASE, &[&tree, &branch, &base, &TaskId::NULL.0])
-            .await?;
     }
     remove_unpinned(client, run).await?;
+    // Only now: what its graphs inside have stored there names values that stay.
+    if let (None, Some(base)) = (plan.closes_for, base) {
+        pending::restore(client, run_id, run, base).await?;
+    }
     Ok(plan.shown_on)
 }
 
@@ -266,7 +260,7 @@ async fn remove_unpinned(client: &Client, run: &RolledBack) -> Result<(), Failur
         if head == base {
             return Ok(());
         }
-        return forget_results(client, tree, branch, base).await;
+        return forget_results(client, tree, branch, ("", base)).await;
     };
     let made = MadeValues::by(client, tree, &unpinned, Some((branch, base))).await?;
     event_facts::store(client, tree, &unpinned, true).await?;
@@ -274,7 +268,7 @@ async fn remove_unpinned(client: &Client, run: &RolledBack) -> Result<(), Failur
         .execute(DROP_CHECKPOINTS, &[&tree, &unpinned, &true])
         .await?;
     made.drop(client, tree, run.thread, base).await?;
-    forget_results(client, tree, branch, base).await
+    forget_results(client, tree, branch, ("", base)).await
 }
 
 statements!(
@@ -287,8 +281,8 @@ statements!(
     UNPINNED,
     RESET_HEAD,
     RECOMPUTE_OUTCOME,
-    CLEAN_BASE,
     CLEAN_CLOSED,
     CLOSE_BRANCH,
-    OPENED
+    OPENED;
+    pending
 );

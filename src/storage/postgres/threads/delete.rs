@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use super::{
     super::{Store, columns::Params, connection::Result},
-    blobs::MadeValues,
     event_facts,
+    made_values::MadeValues,
     rows::tree_of,
 };
 use crate::{checkpoint::Error, id::ThreadId, tree::event::codes::event_code};

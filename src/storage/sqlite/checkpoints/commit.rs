@@ -266,7 +266,7 @@ fn insert_blobs(db: &Connection, tree: TreeId, blobs: &[BlobRow]) -> Result<()> 
 }
 
 /// The first writer wins, except for rows that replace what is there.
-pub(super) fn insert_writes(
+pub(in super::super) fn insert_writes(
     db: &Connection,
     tree: TreeId,
     branch: BranchId,

@@ -184,6 +184,8 @@ fn subgraph(
     branch: BranchId,
     before: Option<CheckpointId>,
 ) -> Result<Option<CheckpointRow>> {
+    // A graph that is resumed has stored its state at the head: a step is read whole, so that the first is short.
+    const FIRST_STEP: i64 = 4;
     const STEP: i64 = 256;
     let tree = query.tree;
     // Most namespaces name their task and were never written: no walk for those.
@@ -195,7 +197,7 @@ fn subgraph(
     }
     let mut hit = db.prepare_cached(IN_SUBGRAPH)?;
     let mut walk = db.prepare_cached(END_OF_STEP)?;
-    let (mut start, mut owner) = (start, branch);
+    let (mut start, mut owner, mut step) = (start, branch, FIRST_STEP);
     loop {
         let found = hit
             .query_row(
@@ -205,7 +207,7 @@ fn subgraph(
                     ":start": start,
                     ":branch": owner,
                     ":before": before,
-                    ":step": STEP,
+                    ":step": step,
                 },
                 read_checkpoint,
             )
@@ -214,12 +216,12 @@ fn subgraph(
             return Ok(found);
         }
         let last = walk
-            .query_row(params![tree, start, STEP], |row| {
+            .query_row(params![tree, start, step], |row| {
                 Ok((id_if::<CheckpointId>(row, 0)?, id::<BranchId>(row, 1)?))
             })
             .optional()?;
         match last {
-            Some((Some(parent), branch)) => (start, owner) = (parent, branch),
+            Some((Some(parent), branch)) => (start, owner, step) = (parent, branch, STEP),
             _ => return Ok(None),
         }
     }

@@ -1,12 +1,14 @@
 //! Deleting runs, and rolling back or hiding what they wrote.
 
+mod pending;
+
 use rusqlite::{Connection, OptionalExtension, named_params, params};
 
 use super::{
     super::{
         columns::{id, id_if, parsed},
         events,
-        threads::{blobs, delete, event_facts, slots},
+        threads::{blobs, delete, event_facts, made_values::MadeValues, slots},
     },
     cancel::{interrupt, set_error},
     open_runs::OpenRunRow,
@@ -153,6 +155,10 @@ pub(super) fn roll_back(
     if head != run.base {
         remove_unpinned(db, run, head)?;
     }
+    // Only now: what its graphs inside have stored there names values that stay.
+    if let (None, Some(base)) = (plan.closes_for, run.base) {
+        pending::restore(db, run, base)?;
+    }
     Ok(plan.shown_on)
 }
 
@@ -181,8 +187,7 @@ fn close_branch(db: &Connection, run: &OpenRunRow, source: BranchId, now: Timest
     Ok(())
 }
 
-/// Puts a branch back to where a run began, and removes what the run decided there: results of
-/// tasks that had raised an interrupt, and the resume values that it brought.
+/// Puts a branch back to where a run began.
 fn reset_head(db: &Connection, run: &OpenRunRow, now: Timestamp) -> Result<()> {
     let (tree, branch) = (run.tree, run.branch);
     let base = run.base;
@@ -193,16 +198,6 @@ fn reset_head(db: &Connection, run: &OpenRunRow, now: Timestamp) -> Result<()> {
          WHERE tree_id = ?1 AND branch_id = ?2",
     )?
     .execute(params![tree, branch, base, now.0])?;
-    if base.is_some() {
-        db.prepare_cached(
-            "DELETE FROM checkpoint_writes WHERE tree_id = ?1 AND branch_id = ?2 \
-             AND checkpoint_ns = '' AND checkpoint_id = ?3 \
-             AND (task_id = zeroblob(16) OR (idx = 0 AND task_id IN ( \
-               SELECT task_id FROM checkpoint_writes WHERE tree_id = ?1 AND branch_id = ?2 \
-               AND checkpoint_ns = '' AND checkpoint_id = ?3 AND channel = '__interrupt__')))",
-        )?
-        .execute(params![tree, branch, base])?;
-    }
     Ok(())
 }
 
@@ -249,12 +244,15 @@ fn remove_unpinned(db: &Connection, run: &OpenRunRow, head: Option<CheckpointId>
             ":base": run.base,
         },
     )?;
+    let (tree, base) = (run.tree, run.base);
     if !unpinned.is_empty() {
-        event_facts::store(db, run.tree, &unpinned, true)?;
-        delete::remove(db, run.tree, &unpinned, true)?;
+        let made = MadeValues::by(db, tree, &unpinned, (run.branch, base))?;
+        event_facts::store(db, tree, &unpinned, true)?;
+        delete::remove(db, tree, &unpinned, true)?;
+        made.drop(db, tree, run.thread, base)?;
     }
-    if let Some(base) = run.base {
-        blobs::forget_results(db, run.tree, run.branch, base)?;
+    match base {
+        Some(base) => blobs::forget_results(db, tree, run.branch, ("", base)),
+        None => Ok(()),
     }
-    blobs::collect(db, run.tree)
 }

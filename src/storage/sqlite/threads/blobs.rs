@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Namespace, channel and version.
-type Key = (String, String, String);
+pub(super) type Key = (String, String, String);
 
 /// Deletes the blobs of a tree that no remaining checkpoint or task result names, directly or by
 /// a delta.
@@ -88,30 +88,30 @@ fn named_by_results(db: &Connection, tree: TreeId) -> Result<Vec<Key>> {
     Ok(named)
 }
 
-/// Removes results of a branch at a checkpoint that a superstep used which was rolled back, and
+/// Removes results of a branch at a checkpoint of a namespace that a superstep used which was rolled back, and
 /// that name its values: their tasks are to be executed once more.
 pub(in super::super) fn forget_results(
     db: &Connection,
     tree: TreeId,
     branch: BranchId,
-    at: CheckpointId,
+    (ns, at): (&str, CheckpointId),
 ) -> Result<()> {
     let results: Vec<(TaskId, String, Vec<u8>)> = db
         .prepare_cached(
             "SELECT task_id, type, writes FROM checkpoint_writes WHERE tree_id = ?1 \
-             AND checkpoint_ns = '' AND checkpoint_id = ?2 AND branch_id = ?3 AND idx = 0",
+             AND checkpoint_ns = ?4 AND checkpoint_id = ?2 AND branch_id = ?3 AND idx = 0",
         )?
-        .query_map(params![tree, at, branch], |row| {
+        .query_map(params![tree, at, branch, ns], |row| {
             Ok((id(row, 0)?, row.get(1)?, row.get(2)?))
         })?
         .collect::<Result<_, _>>()?;
     let mut delete = db.prepare_cached(
-        "DELETE FROM checkpoint_writes WHERE tree_id = ?1 AND checkpoint_ns = '' \
+        "DELETE FROM checkpoint_writes WHERE tree_id = ?1 AND checkpoint_ns = ?5 \
          AND checkpoint_id = ?2 AND branch_id = ?3 AND task_id = ?4 AND idx = 0",
     )?;
     for (task, tag, bytes) in results {
         if !frame::references(&tag, &bytes).is_empty() {
-            delete.execute(params![tree, at, branch, task])?;
+            delete.execute(params![tree, at, branch, task, ns])?;
         }
     }
     Ok(())

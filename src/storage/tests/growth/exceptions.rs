@@ -25,7 +25,7 @@ pub(super) const IN_POSTGRES: Kinds = Kinds {
                 "postgres::checkpoints::list::LIST",
                 "postgres::checkpoints::page::PAGE",
                 "postgres::checkpoints::page::PAGE_OF",
-                "postgres::threads::blobs::DROP_MADE",
+                "postgres::threads::made_values::DROP_MADE",
             ],
         ),
         (SORTED, &["postgres::checkpoints::list::LIST_ALL"]),

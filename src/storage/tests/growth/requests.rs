@@ -397,7 +397,12 @@ fn queue(client: &Client, thread: &str, middle: &str) {
     let stops = talk::with(talk::turn("hello"), "interrupt_before", "*");
     client.run(thread, &stops);
     delete(json!({"assistant_id": "agent", "input": null}));
-    client.run(thread, &json!({"assistant_id": "subgraph", "input": {}}));
+    // So does what graphs inside have stored since an answer.
+    let pauses = json!({"assistant_id": "subgraph", "input": {"pause": true}});
+    client.run(thread, &pauses);
+    delete(json!({"assistant_id": "subgraph", "command": {"resume": "yes"}}));
+    let passes = json!({"assistant_id": "subgraph", "input": {"pause": false}});
+    client.run(thread, &passes);
     let inside = format!("/threads/{thread}/state?subgraphs=true");
     ok(client.get(&inside), 200);
     client.post(
