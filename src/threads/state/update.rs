@@ -301,14 +301,8 @@ impl Service {
             (Some(id), ..) => Some(At::Id(id)),
             (None, Some(head), true) => Some(At::Id(head)),
             (None, None, true) => None,
-            (None, Some(start), false) if slot.branch != thread.active_branch => {
-                Some(At::Subgraph {
-                    start,
-                    branch: slot.branch,
-                    before: None,
-                })
-            }
-            (None, _, false) => Some(At::Newest),
+            (None, Some(start), false) => Some(inside(start, slot.branch)),
+            (None, None, false) => Some(At::Newest),
         };
         // Nothing has happened yet where there is no memory for a large state.
         let mut found = match address {
@@ -334,7 +328,9 @@ impl Service {
         let newest = match (ns.is_empty(), at) {
             (true, _) => slot.head,
             (false, Some(_)) => {
-                let newest = parts.saver.load(query(At::Newest, false)).await?;
+                let at = slot.head.map(|start| inside(start, slot.branch));
+                let newest = query(at.unwrap_or(At::Newest), false);
+                let newest = parts.saver.load(newest).await?;
                 newest.map(|stored| stored.row.id)
             }
             (false, None) => None,
@@ -458,4 +454,13 @@ fn has_fewer_values<'a>(values: impl Iterator<Item = &'a Value>, most: usize) ->
         }
     }
     true
+}
+
+/// The newest state of a graph inside on the path of a branch.
+fn inside(start: CheckpointId, branch: BranchId) -> At {
+    At::Subgraph {
+        start,
+        branch,
+        before: None,
+    }
 }

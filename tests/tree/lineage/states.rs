@@ -1,13 +1,14 @@
 //! States as each branch shows and edits them.
 
 use super::*;
-use test_support::on_both_storages;
+use test_support::{on_both_storages, talk};
 
 on_both_storages!(
     an_answered_question_is_asked_again_at_its_checkpoint,
     states_and_histories_are_shown_by_branch_and_tag,
     a_fork_runs_and_shows_what_it_inherits_and_nothing_later,
     graphs_inside_are_shown_as_their_branch_left_them,
+    an_edit_inside_a_graph_builds_on_what_a_fork_and_a_branch_have_there,
     edits_by_branch_leave_the_others,
     an_edit_on_a_branch_with_a_running_run_is_refused,
     what_was_posted_is_shown_before_anything_has_run,
@@ -200,6 +201,30 @@ fn graphs_inside_are_shown_as_their_branch_left_them(place: &Place) {
     assert_ne!(first, second);
     assert_eq!(state("main")["values"], first);
     assert_eq!(state("main-v2")["values"], second);
+}
+
+fn an_edit_inside_a_graph_builds_on_what_a_fork_and_a_branch_have_there(place: &Place) {
+    let (_server, client) = serve(place);
+    let id = client.thread();
+    let body = json!({"assistant_id": "subgraph", "input": {"pause": true}});
+    client.run(&id, &body);
+    let fork = talk::id_of(&talk::fork(&client, &id, &json!({})));
+    ok(client.post(&format!("/threads/{id}/btw"), &json!({})), 201);
+    let answer = json!({"assistant_id": "subgraph", "branch": "main", "command": {"resume": "a"}});
+    client.run(&id, &answer);
+    // The branch that waits is the active one again.
+    let activate = format!("/threads/{id}/branches/main-v2/activate");
+    ok(client.post(&activate, &json!({})), 200);
+    for thread in [&fork, &id] {
+        let inside = || state(&client, thread, "subgraphs=true")["tasks"][0]["state"].clone();
+        let before = inside();
+        assert_eq!(before["values"]["path"], json!(["before", "enter"]));
+        let ns = before["checkpoint"]["checkpoint_ns"].clone();
+        let edit = json!({"values": {"path": ["x"]}, "checkpoint": {"checkpoint_ns": ns}, "as_node": "enter"});
+        ok(client.post(&format!("/threads/{thread}/state"), &edit), 200);
+        let path = inside()["values"]["path"].clone();
+        assert_eq!(path, json!(["before", "enter", "x"]));
+    }
 }
 
 fn edits_by_branch_leave_the_others(place: &Place) {
