@@ -111,9 +111,7 @@ pub(super) async fn restore(
         )
         .await?;
     let inside = client.query(INSIDE, &[&tree, &base, &run_id]).await?;
-    let mut found = client
-        .query(FOUND, &[&tree, &base, &branch, &earlier::IDX])
-        .await?;
+    let mut found = vec![];
     // Others may need what the graphs inside have stored there.
     if !inside.is_empty() && !is_shared(client, run, base).await? {
         client
@@ -130,6 +128,8 @@ pub(super) async fn restore(
             found.append(&mut client.query(FOUND_AT, &at).await?);
         }
     }
+    let at: Params<'_, 4> = [&tree, &base, &branch, &earlier::IDX];
+    found.append(&mut client.query(FOUND, &at).await?);
     for row in &found {
         let row = row_of(row, BranchId(branch))?;
         let Some(rows) = frame::rows_found_by(RunId(run_id), &row) else {

@@ -94,23 +94,27 @@ pub(super) fn restore(db: &Connection, run: &OpenRunRow, base: CheckpointId) -> 
             Ok((row.get(0)?, id(row, 1)?, id_if(row, 2)?))
         })?
         .collect::<Result<_, _>>()?;
-    let mut rows = found(db, run, FOUND, ("", base))?;
     // Others may need what the graphs inside have stored there.
     let goes = !inside.is_empty()
         && !db
             .prepare_cached(IS_SHARED)?
             .exists(params![tree, branch, base])?;
-    for (ns, checkpoint, parent) in inside.into_iter().filter(|_| goes) {
+    let inside = if goes { inside } else { vec![] };
+    for (ns, checkpoint, _) in &inside {
         for sql in [DROP_WRITES, DROP] {
             db.prepare_cached(sql)?
                 .execute(params![tree, ns, checkpoint])?;
         }
+    }
+    let mut rows = vec![];
+    for (ns, _, parent) in &inside {
         if let Some(parent) = parent {
-            forget_results(db, tree, branch, (&ns, parent))?;
+            forget_results(db, tree, branch, (ns, *parent))?;
             // A graph that keeps its state may have stopped at a checkpoint before the base.
-            rows.append(&mut found(db, run, FOUND_AT, (&ns, parent))?);
+            rows.append(&mut found(db, run, FOUND_AT, (ns, *parent))?);
         }
     }
+    rows.append(&mut found(db, run, FOUND, ("", base))?);
     for row in rows {
         if let Some(rows) = frame::rows_found_by(run.id, &row) {
             db.prepare_cached(DROP_TASK)?.execute(params![
