@@ -133,6 +133,7 @@ macro_rules! backend {
                 an_open_sent_again_is_skipped
                 a_resumed_checkpoint_takes_its_pending_writes_along
                 copies_see_subgraph_rows_older_than_they_are
+                copies_of_copies_see_the_state_that_asked
                 a_run_moves_to_the_branch_it_opens
             );
             backend!(@room $open, threads:

@@ -4,14 +4,15 @@ mod explicit;
 mod implicit;
 mod pages;
 mod points;
+mod questions;
 
 use serde_json::{Value, json};
 
 use test_support::client::{Answer, Client};
 use test_support::place::{Place, serve};
 use test_support::talk::{
-    self, code, contents, create, family, fork, id_of, ids, last_event, note, ok, put, read, say,
-    thread_of, with,
+    self, code, contents, create, extend, family, fork, id_of, ids, last_event, note, ok, put,
+    read, say, thread_of, with,
 };
 
 fn try_fork(client: &Client, thread: &str, body: &Value) -> Answer {

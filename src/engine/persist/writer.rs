@@ -201,6 +201,24 @@ impl RunWriter {
         self.pipeline.drained().await
     }
 
+    /// Stores the branch that the run opens, without what is queued, if that copies what is pending where it begins: from
+    /// there on it is found by its branch.
+    ///
+    /// # Errors
+    /// The storage failed, or another writer took over.
+    pub async fn open_copy(&self) -> Result<(), Error> {
+        let mut inner = self.inner.lock().await;
+        let Some(open) = inner.open.take_if(|open| open.copy_writes) else {
+            return Ok(());
+        };
+        self.pipeline.push(Write::Flush(Box::new(Flush {
+            slot: inner.slot,
+            open: Some(open),
+            writes: vec![],
+        })));
+        self.pipeline.drained().await
+    }
+
     /// Waits until every checkpoint is durable that was made by now, whatever graphs inside make meanwhile; what is
     /// queued waits on for its own.
     ///

@@ -74,6 +74,8 @@ async fn load(
             // The rows it may be in, and the path to them, can still be on their way.
             writer.flush().await?;
         }
+        // What was asked inside where the run begins is copied when the branch of the run is opened.
+        writer.open_copy().await?;
         let slot = writer.slot().await;
         let query = Query {
             tree: slot.tree,

@@ -42,7 +42,8 @@ SELECT (SELECT s.checkpoint_id FROM checkpoints s
 /// The pending writes of the source at the base and in the subgraphs that stopped below it, as
 /// they are, while that is its head. Once it went on, as they were at the interrupts: an interrupted
 /// task loses its result and its resume values. Resume values for the whole run are not copied. A result that stands in
-/// the row of the base is that of a task which was not interrupted.
+/// the row of the base is that of a task which was not interrupted. Of subgraphs of other branches, what is pending at
+/// states that are older than the source's own copy is copied: the source goes on from these alone.
 const COPY_WRITES: &str = "
 INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
 SELECT w.tree_id, w.checkpoint_ns, w.checkpoint_id, $3::uuid, w.task_id, w.idx, w.task_path, w.channel, w.type, w.writes
@@ -54,7 +55,9 @@ SELECT w.tree_id, w.checkpoint_ns, w.checkpoint_id, $3::uuid, w.task_id, w.idx, 
           EXISTS (SELECT 1 FROM branches b WHERE b.tree_id = $1 AND b.branch_id = $2 AND b.head_checkpoint_id = $4) AS present
           FROM (SELECT '' AS ns, $4::uuid AS id
                 UNION ALL SELECT s.checkpoint_ns, s.checkpoint_id FROM checkpoints s
-                  WHERE s.tree_id = $1 AND s.root_checkpoint_id = $4 AND s.checkpoint_ns <> '') c
+                  WHERE s.tree_id = $1 AND s.root_checkpoint_id = $4 AND s.checkpoint_ns <> ''
+                    AND CASE WHEN s.branch_id = $2 THEN true ELSE s.checkpoint_id < (SELECT b.creation_id FROM branches b
+                      WHERE b.tree_id = $1 AND b.branch_id = $2) END) c
          CROSS JOIN LATERAL (SELECT w.* FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns = c.ns COLLATE \"C\"
              AND w.checkpoint_id = c.id AND w.branch_id = $2 OFFSET 0) w) w
  WHERE CASE w.channel

@@ -138,7 +138,9 @@ pub(super) const COPY_WRITES: &str = "INSERT INTO checkpoint_writes (tree_id, ch
            AND b.head_checkpoint_id = ?3) AS present \
          FROM (SELECT '' AS ns, ?3 AS id UNION ALL \
                SELECT checkpoint_ns, checkpoint_id FROM checkpoints \
-                WHERE tree_id = ?1 AND root_checkpoint_id = ?3 AND checkpoint_ns <> '') s \
+                WHERE tree_id = ?1 AND root_checkpoint_id = ?3 AND checkpoint_ns <> '' \
+                  AND (branch_id = ?2 OR checkpoint_id < (SELECT b.creation_id FROM branches b \
+                    WHERE b.tree_id = ?1 AND b.branch_id = ?2))) s \
          CROSS JOIN checkpoint_writes w ON w.tree_id = ?1 AND w.checkpoint_ns = s.ns \
           AND w.checkpoint_id = s.id AND w.branch_id = ?2) \
      WHERE CASE channel \
@@ -154,7 +156,8 @@ pub(super) const COPY_WRITES: &str = "INSERT INTO checkpoint_writes (tree_id, ch
           WHERE c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ?3)";
 
 /// Copies the pending writes of a branch at a checkpoint and in subgraphs that stopped below it:
-/// interrupts, memoised steps, resume values and results.
+/// interrupts, memoised steps, resume values and results. Of subgraphs of other branches, those at states that are older
+/// than the branch's own copy: the branch goes on from these alone.
 ///
 /// When the branch went on from there, an interrupted task loses its result and its resume values,
 /// so that the interrupt is open on the copy. A result that stands in the row of the base is that of a task which was not

@@ -211,6 +211,48 @@ pub async fn copies_see_subgraph_rows_older_than_they_are(b: &Backend) {
     assert_eq!(find(without.branch).await, None);
 }
 
+/// One copy of another of the checkpoint that asked, after each has answered.
+pub async fn copies_of_copies_see_the_state_that_asked(b: &Backend) {
+    let main = b.slot().await;
+    let base = b.line(&main, None, 1).await[0];
+    let asked = substep(&main, "sub", base, None);
+    let asked_id = asked.checkpoint.id;
+    b.commit(asked).await;
+    let mut question = control(asked_id, 7, INTERRUPT, b"in sub");
+    question.ns = "sub".into();
+    let root = control(base, 7, INTERRUPT, b"in sub");
+    b.saver
+        .flush(flush(&main, vec![question, root]))
+        .await
+        .unwrap();
+    let find = async |branch| {
+        let at = At::Subgraph {
+            start: base,
+            branch,
+            before: None,
+        };
+        b.load(&main, "sub", at).await.map(|stored| stored.row.id)
+    };
+    let mut source = main;
+    for _ in 0..3 {
+        let (mut copy, slot) = fork(&source, Some((base, 0)));
+        copy.copy_writes = true;
+        let mut first = flush(&slot, vec![]);
+        first.open = Some(copy);
+        b.saver.flush(first).await.unwrap();
+        assert_eq!(find(slot.branch).await, Some(asked_id));
+        // It answers, and asks something else.
+        let answered = substep(&slot, "sub", base, Some(asked_id));
+        let answered_id = answered.checkpoint.id;
+        b.commit(answered).await;
+        let mut other = control(answered_id, 8, INTERRUPT, b"another");
+        other.ns = "sub".into();
+        b.saver.flush(flush(&slot, vec![other])).await.unwrap();
+        assert_eq!(find(slot.branch).await, Some(answered_id));
+        source = slot;
+    }
+}
+
 pub async fn a_run_moves_to_the_branch_it_opens(b: &Backend) {
     let thread = b.thread().await;
     let writer = b.trees.take_slot(thread).await.unwrap().unwrap();

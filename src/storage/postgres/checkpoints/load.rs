@@ -167,14 +167,16 @@ const NEWEST: &str = load!(formatcp!(
 
 /// Walks the path from the root checkpoint `$4` and stops at the first row of the namespace that
 /// belongs to it. `owner` is the branch whose subgraph rows count: that of the child on the path.
-/// Where no thread above wrote in the namespace, which is the usual case, there is no walk.
+/// So do those at which its own copy of an interrupt stands, whichever branch wrote them: where a checkpoint is answered
+/// on one branch after another, each of them copies the interrupts of the one before.
+/// Where neither the thread nor one above wrote in the namespace, which is the usual case, there is no walk.
 const SUBGRAPH: &str = load!(formatcp!(
     "SELECT * FROM (WITH RECURSIVE path AS (
        SELECT r.checkpoint_id, r.parent_checkpoint_id, r.branch_id, $5::uuid AS owner
          FROM checkpoints r WHERE r.tree_id = $1 AND r.checkpoint_ns = '' AND r.checkpoint_id = $4
           AND EXISTS (
             WITH RECURSIVE above AS (
-              SELECT r.thread_id
+              SELECT $7::uuid AS thread_id
               UNION ALL
               SELECT t.parent_thread_id FROM above a CROSS JOIN LATERAL (
                 SELECT t.parent_thread_id FROM threads t WHERE t.thread_id = a.thread_id LIMIT 1) t WHERE t.parent_thread_id IS NOT NULL)
@@ -188,7 +190,10 @@ const SUBGRAPH: &str = load!(formatcp!(
        SELECT {COLUMNS} FROM checkpoints c LEFT JOIN branches o ON o.tree_id = $1 AND o.branch_id = p.owner
         WHERE c.tree_id = $1 AND c.checkpoint_ns = $3 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = p.checkpoint_id
           AND c.checkpoint_id < COALESCE($6, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
-          AND (c.branch_id = p.owner OR (c.branch_id = o.source_branch_id AND c.checkpoint_id < o.creation_id))
+          AND (c.branch_id = p.owner OR (c.branch_id = o.source_branch_id AND c.checkpoint_id < o.creation_id)
+            OR CASE WHEN c.checkpoint_id < o.creation_id THEN (SELECT 1 FROM checkpoint_writes w WHERE w.tree_id = $1
+                 AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id
+                 AND w.branch_id = p.owner AND w.idx = -3 LIMIT 1) IS NOT NULL END)
         ORDER BY c.checkpoint_id DESC LIMIT 1) c
      LIMIT 1) c"
 ));
@@ -203,7 +208,7 @@ pub(crate) async fn load(db: &Object, query: &Query) -> Result<Option<Stored>> {
         At::Newest => (NEWEST, query.thread.0),
         At::Subgraph { start, .. } => (SUBGRAPH, start.0),
     };
-    let (owner, before);
+    let (owner, before, thread);
     let mut params: Vec<&(dyn ToSql + Sync)> = vec![&tree, &query.values, &ns, &id];
     if let At::Subgraph {
         branch,
@@ -211,8 +216,8 @@ pub(crate) async fn load(db: &Object, query: &Query) -> Result<Option<Stored>> {
         ..
     } = &query.at
     {
-        (owner, before) = (branch.0, end.map(|id| id.0));
-        params.extend([&owner as &(dyn ToSql + Sync), &before]);
+        (owner, before, thread) = (branch.0, end.map(|id| id.0), query.thread.0);
+        params.extend([&owner as &(dyn ToSql + Sync), &before, &thread]);
     }
     let statement = prepare(db, text).await?;
     let row = db.query_opt(&statement, &params).await?;

@@ -63,7 +63,9 @@ SELECT $2, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.depth, $2
     SELECT c.* FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ANY($3)
     UNION ALL
     SELECT c.* FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = ANY($3)
-       AND CASE WHEN c.branch_id IN (SELECT unnest($4::uuid[])) THEN true END) c";
+       AND CASE WHEN c.branch_id IN (SELECT unnest($4::uuid[])) THEN true ELSE (SELECT 1 FROM checkpoint_writes w
+             WHERE w.tree_id = $1 AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id
+               AND w.branch_id = ANY ($4) AND w.idx = -3 LIMIT 1) IS NOT NULL END) c";
 
 /// The copy is a tree of one thread, whose id is that of the tree.
 const WRITES: &str = "

@@ -160,7 +160,10 @@ pub(super) const IN_SUBGRAPH: &str = select!(
      LEFT JOIN branches o ON o.tree_id = :tree AND o.branch_id = p.owner \
      WHERE (:before IS NULL OR c.checkpoint_id < :before) \
        AND (c.branch_id = p.owner \
-            OR (c.branch_id = o.source_branch_id AND c.checkpoint_id < o.creation_id)) \
+            OR (c.checkpoint_id < o.creation_id AND (c.branch_id = o.source_branch_id \
+              OR EXISTS (SELECT 1 FROM checkpoint_writes w WHERE w.tree_id = :tree \
+                  AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id \
+                  AND w.branch_id = p.owner AND w.idx = -3)))) \
      ORDER BY p.depth DESC, c.checkpoint_id DESC LIMIT 1"
 );
 

@@ -128,7 +128,10 @@ const ROWS: [&str; 6] = [
        c.assistant_id, c.result_task, c.result_header, c.result \
        FROM temp.copy_seen s CROSS JOIN checkpoints c INDEXED BY checkpoints_sub \
          ON c.tree_id = ?1 AND c.root_checkpoint_id = s.id AND c.checkpoint_ns <> '' \
-        AND c.branch_id IN (SELECT id FROM temp.copy_owners) \
+        AND (c.branch_id IN (SELECT id FROM temp.copy_owners) OR EXISTS ( \
+          SELECT 1 FROM checkpoint_writes w WHERE w.tree_id = ?1 AND w.checkpoint_ns = c.checkpoint_ns \
+             AND w.checkpoint_id = c.checkpoint_id AND w.branch_id IN (SELECT id FROM temp.copy_owners) \
+             AND w.idx = -3)) \
       WHERE ?2 = ?2 AND ?4 = ?4",
     "INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, \
      idx, task_path, channel, type, writes) \
