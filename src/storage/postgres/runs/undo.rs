@@ -252,6 +252,7 @@ fn opened_of(row: &Row) -> Result<Opened, Error> {
 /// executed once more.
 async fn remove_unpinned(client: &Client, run: &RolledBack) -> Result<(), Failure> {
     let (tree, branch, base, head) = (run.tree, run.branch, run.base, run.head);
+    let began: Vec<_> = base.map(|base| ("", base)).into_iter().collect();
     let unpinned: Option<Vec<Uuid>> = client
         .query_one(UNPINNED, &[&tree, &head, &base])
         .await?
@@ -260,7 +261,7 @@ async fn remove_unpinned(client: &Client, run: &RolledBack) -> Result<(), Failur
         if head == base {
             return Ok(());
         }
-        return forget_results(client, tree, branch, ("", base)).await;
+        return forget_results(client, tree, branch, &began).await;
     };
     let made = MadeValues::by(client, tree, &unpinned, Some((branch, base))).await?;
     event_facts::store(client, tree, &unpinned, true).await?;
@@ -268,7 +269,7 @@ async fn remove_unpinned(client: &Client, run: &RolledBack) -> Result<(), Failur
         .execute(DROP_CHECKPOINTS, &[&tree, &unpinned, &true])
         .await?;
     made.drop(client, tree, run.thread, base).await?;
-    forget_results(client, tree, branch, ("", base)).await
+    forget_results(client, tree, branch, &began).await
 }
 
 statements!(

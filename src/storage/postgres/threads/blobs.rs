@@ -83,31 +83,38 @@ impl<'a> Named<'a> {
 }
 
 const RESULTS: &str = "
-SELECT task_id, type, writes FROM checkpoint_writes
- WHERE tree_id = $1 AND checkpoint_ns = $4 AND checkpoint_id = $3 AND branch_id = $2 AND idx = 0";
+SELECT x.ns, x.at, w.task_id, w.type, w.writes FROM unnest($3::text[], $4::uuid[]) x(ns, at) CROSS JOIN LATERAL (
+    SELECT w.task_id, w.type, w.writes FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns = x.ns
+       AND w.checkpoint_id = x.at AND w.branch_id = $2 AND w.idx = 0 OFFSET 0) w";
 
 const FORGET: &str = "
-DELETE FROM checkpoint_writes WHERE tree_id = $1 AND checkpoint_ns = $5 AND checkpoint_id = $3 AND branch_id = $2 AND idx = 0
-   AND task_id = ANY($4)";
+DELETE FROM checkpoint_writes WHERE ctid = ANY (ARRAY(
+  SELECT w.ctid FROM unnest($3::text[], $4::uuid[], $5::uuid[]) x(ns, at, task) CROSS JOIN LATERAL (
+    SELECT w.ctid FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns = x.ns AND w.checkpoint_id = x.at
+       AND w.branch_id = $2 AND w.task_id = x.task AND w.idx = 0 OFFSET 0) w))";
 
-/// Removes results of a branch at a checkpoint of a namespace that the undone superstep used and that name its
+/// Removes results of a branch at checkpoints of a namespace each that the undone superstep used and that name its
 /// values: the tasks are to run again.
 pub(in super::super) async fn forget_results(
     client: &Client,
     tree: Uuid,
     branch: Uuid,
-    (ns, at): (&str, Option<Uuid>),
+    at: &[(&str, Uuid)],
 ) -> Result<()> {
-    let mut used: Vec<Uuid> = Vec::new();
-    for row in client.query(RESULTS, &[&tree, &branch, &at, &ns]).await? {
-        let references = frame::references(column(&row, "type")?, column(&row, "writes")?);
+    let (nss, ats): (Vec<&str>, Vec<Uuid>) = at.iter().copied().unzip();
+    let (mut in_ns, mut used_at, mut used): (Vec<&str>, Vec<Uuid>, Vec<Uuid>) = Default::default();
+    let rows = client.query(RESULTS, &[&tree, &branch, &nss, &ats]).await?;
+    for row in &rows {
+        let references = frame::references(column(row, "type")?, column(row, "writes")?);
         if !references.is_empty() {
-            used.push(column(&row, "task_id")?);
+            in_ns.push(column(row, "ns")?);
+            used_at.push(column(row, "at")?);
+            used.push(column(row, "task_id")?);
         }
     }
     if !used.is_empty() {
         client
-            .execute(FORGET, &[&tree, &branch, &at, &used, &ns])
+            .execute(FORGET, &[&tree, &branch, &in_ns, &used_at, &used])
             .await?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! What was pending where a run began is restored when the run is rolled back: the interrupts that were open are open
 //! again, and nothing that the run has answered or done there counts.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use tokio_postgres::{Client, Row};
 use uuid::Uuid;
@@ -75,13 +75,17 @@ SELECT w.checkpoint_ns, w.checkpoint_id, w.task_id, w.task_path, w.type, w.write
  CROSS JOIN LATERAL (SELECT w.* FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns = c.checkpoint_ns
      AND w.checkpoint_id = c.checkpoint_id AND w.branch_id = $3 AND w.idx = $4 OFFSET 0) w";
 
-/// The same at one checkpoint inside.
+/// The same at checkpoints inside.
 const FOUND_AT: &str = "
-SELECT w.checkpoint_ns, w.checkpoint_id, w.task_id, w.task_path, w.type, w.writes FROM checkpoint_writes w
- WHERE w.tree_id = $1 AND w.checkpoint_ns = $5 AND w.checkpoint_id = $2 AND w.branch_id = $3 AND w.idx = $4";
+SELECT w.checkpoint_ns, w.checkpoint_id, w.task_id, w.task_path, w.type, w.writes FROM unnest($5::text[], $2::uuid[]) x(ns, at)
+ CROSS JOIN LATERAL (SELECT w.* FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns = x.ns
+     AND w.checkpoint_id = x.at AND w.branch_id = $3 AND w.idx = $4 OFFSET 0) w";
 
-const DROP_TASK: &str = "
-DELETE FROM checkpoint_writes WHERE tree_id = $1 AND checkpoint_ns = $2 AND checkpoint_id = $3 AND branch_id = $4 AND task_id = $5";
+const DROP_TASKS: &str = "
+DELETE FROM checkpoint_writes WHERE ctid = ANY (ARRAY(
+  SELECT w.ctid FROM unnest($3::text[], $4::uuid[], $5::uuid[]) x(ns, at, task) CROSS JOIN LATERAL (
+    SELECT w.ctid FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns = x.ns AND w.checkpoint_id = x.at
+       AND w.branch_id = $2 AND w.task_id = x.task OFFSET 0) w))";
 
 const RESTORE: &str = "
 INSERT INTO checkpoint_writes (tree_id, checkpoint_ns, checkpoint_id, branch_id, task_id, idx, task_path, channel, type, writes)
@@ -117,50 +121,69 @@ pub(super) async fn restore(
         client
             .execute(DROP_INSIDE, &[&tree, &base, &run_id])
             .await?;
+        // A graph that keeps its state may have stopped at a checkpoint before the base.
+        let mut stopped = vec![];
         for row in &inside {
-            let Some(parent) = column::<Option<Uuid>>(row, "parent_checkpoint_id")? else {
-                continue;
-            };
-            let ns: &str = column(row, "checkpoint_ns")?;
-            forget_results(client, tree, branch, (ns, Some(parent))).await?;
-            // A graph that keeps its state may have stopped at a checkpoint before the base.
-            let at: Params<'_, 5> = [&tree, &parent, &branch, &earlier::IDX, &ns];
-            found.append(&mut client.query(FOUND_AT, &at).await?);
+            if let Some(at) = column::<Option<Uuid>>(row, "parent_checkpoint_id")? {
+                stopped.push((column::<&str>(row, "checkpoint_ns")?, at));
+            }
         }
+        forget_results(client, tree, branch, &stopped).await?;
+        let (nss, ats): (Vec<&str>, Vec<Uuid>) = stopped.into_iter().unzip();
+        let at: Params<'_, 5> = [&tree, &ats, &branch, &earlier::IDX, &nss];
+        found.append(&mut client.query(FOUND_AT, &at).await?);
     }
     let at: Params<'_, 4> = [&tree, &base, &branch, &earlier::IDX];
     found.append(&mut client.query(FOUND, &at).await?);
-    for row in &found {
-        let row = row_of(row, BranchId(branch))?;
-        let Some(rows) = frame::rows_found_by(RunId(run_id), &row) else {
-            continue;
-        };
-        let ns = name(&row.ns);
-        client
-            .execute(
-                DROP_TASK,
-                &[&tree, &ns, &row.checkpoint.0, &branch, &row.task.0],
-            )
-            .await?;
-        let writes = Writes::of(&rows);
-        client
-            .execute(
-                RESTORE,
-                &[
-                    &tree,
-                    &branch,
-                    &writes.nss,
-                    &writes.checkpoints,
-                    &writes.tasks,
-                    &writes.idxs,
-                    &writes.paths,
-                    &writes.channels,
-                    &writes.tags,
-                    &writes.bytes,
-                ],
-            )
-            .await?;
+    for rows in found.chunks(AT_ONCE) {
+        restore_tasks(client, run_id, run, rows).await?;
     }
+    Ok(())
+}
+
+/// Tasks whose rows are restored by one statement, which bounds its size.
+const AT_ONCE: usize = 500;
+
+/// Restores what the run has found of tasks, out of the rows in which it says so.
+async fn restore_tasks(
+    client: &Client,
+    run_id: Uuid,
+    run: &RolledBack,
+    found: &[Row],
+) -> Result<(), Failure> {
+    let mut tasks = BTreeMap::new();
+    for row in found {
+        let row = row_of(row, BranchId(run.branch))?;
+        if let Some(rows) = frame::rows_found_by(RunId(run_id), &row) {
+            tasks.insert(
+                (name(&row.ns).into_owned(), row.checkpoint.0, row.task.0),
+                rows,
+            );
+        }
+    }
+    let (mut nss, mut ats, mut ids) = (vec![], vec![], vec![]);
+    for (ns, at, task) in tasks.keys() {
+        nss.push(ns);
+        ats.push(at);
+        ids.push(task);
+    }
+    let dropped: Params<'_, 5> = [&run.tree, &run.branch, &nss, &ats, &ids];
+    client.execute(DROP_TASKS, &dropped).await?;
+    let rows: Vec<_> = tasks.into_values().flatten().collect();
+    let writes = Writes::of(&rows);
+    let restored: Params<'_, 10> = [
+        &run.tree,
+        &run.branch,
+        &writes.nss,
+        &writes.checkpoints,
+        &writes.tasks,
+        &writes.idxs,
+        &writes.paths,
+        &writes.channels,
+        &writes.tags,
+        &writes.bytes,
+    ];
+    client.execute(RESTORE, &restored).await?;
     Ok(())
 }
 
@@ -192,6 +215,6 @@ statements!(
     IS_SHARED,
     FOUND,
     FOUND_AT,
-    DROP_TASK,
+    DROP_TASKS,
     RESTORE
 );
