@@ -1,41 +1,9 @@
-//! What requests of a server wait for: locks on tables of Postgres, and gates at fail points.
+//! What requests of a server wait for: locks on tables of Postgres.
 
-use tempfile::TempDir;
 use test_support::place::Place;
-use test_support::server::Server;
 use test_support::tables::{connect, rows_at};
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::Client;
-
-/// A file that whatever reaches a fail point waits for to go, once it is there.
-pub struct Gate(TempDir);
-
-/// A closed gate, until it is dropped.
-pub struct Closed {
-    _folder: TempDir,
-}
-
-impl Gate {
-    /// An open one.
-    pub fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    /// The entry of `FAILPOINTS` that makes this the gate of a point.
-    pub fn at(&self, point: &str) -> String {
-        format!("{point}=while({})", self.0.path().join("closed").display())
-    }
-
-    pub fn close(self) -> Closed {
-        std::fs::write(self.0.path().join("closed"), "").unwrap();
-        Closed { _folder: self.0 }
-    }
-}
-
-/// How many times a server has waited at a fail point.
-pub fn reached(server: &Server) -> usize {
-    server.output().matches("a fail point was reached").count()
-}
 
 /// Sessions whose statement waits for a lock, in this database and for a client.
 const WAITING: &str = "

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use test_support::client::Client;
+use test_support::gate::{Gate, reached};
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::{Server, Setup};
 use test_support::tables::{self, execute};
 use test_support::talk::{background, ok, slow, until, until_within, with};
 
-use crate::locks::{Gate, reached};
 use crate::siege::{MIB, Memory, Waits, pause, rounds};
 
 on_both_storages!(slow_reads_that_take_every_connection_delay_no_commit_of_a_run);

@@ -7,13 +7,13 @@ use std::thread::scope;
 
 use serde_json::{Value, json};
 use test_support::client::{Answer, Client};
+use test_support::gate::{Gate, reached};
 use test_support::http2::Unread;
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::Setup;
 use test_support::talk::{agent_thread, ok, until};
 
-use crate::locks::{Gate, reached};
 use crate::siege::{MIB, Watch, rounds};
 
 on_both_storages!(

@@ -7,6 +7,7 @@ use futures::FutureExt;
 use futures::future::join_all;
 use serde_json::json;
 use test_support::client::{Answer, Client};
+use test_support::gate::{Closed, Gate, reached};
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::{Server, Setup};
@@ -15,7 +16,6 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 use crate::http2::Connection;
-use crate::locks::{Closed, Gate, reached};
 use crate::siege::{MIB, Watch};
 
 on_both_storages!(

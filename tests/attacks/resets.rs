@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use test_support::client::Client;
+use test_support::gate::{Gate, reached};
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::{Server, Setup};
 use test_support::talk::{agent_thread, ok, until, user, with};
 
 use crate::http2::Connection;
-use crate::locks::{Gate, reached};
 use crate::siege::{MIB, Memory, Waits, Watch, rounds, until_idle};
 
 on_both_storages!(

@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use test_support::client::{Client, Open};
+use test_support::gate::{Gate, reached};
 use test_support::place::Place;
 use test_support::server::{Server, Setup};
 use test_support::talk::{ok, until};
 
 use crate::lists::thread_of_texts;
-use crate::locks::{Gate, locked, patient, reached, waiting};
+use crate::locks::{locked, patient, waiting};
 use crate::siege::{MIB, Memory, Waits, rounds};
 
 /// Between two requests of the other client.

@@ -1,5 +1,6 @@
 //! Access that is withdrawn between the check before a read and its end: on every route that reads a thread.
 
+use test_support::gate::{Gate, reached};
 use test_support::on_both_storages;
 use test_support::routes::{Right, of_threads};
 use test_support::talk::until;
@@ -14,9 +15,11 @@ fn what_was_read_while_access_was_withdrawn_is_not_shown(place: &Place) {
     let names = furnished(&ann, SECRET);
     let thread = names.thread.clone();
     grant(&ann, &thread, "bob", "writer");
-    // From now on everything has been read by the time at which the server waits.
-    server.restart_with("FAILPOINTS", "threads.confirm=sleep(10000)");
+    let gate = Gate::new();
+    server.restart_with("FAILPOINTS", &gate.at("threads.confirm"));
     let [ann, bob, _] = people(&server);
+    // Whoever waits there has read everything.
+    let closed = gate.close();
     let mut requests = vec![];
     for route in of_threads() {
         let waits_for_a_run = ["/join", "/stream", "/copy"].iter();
@@ -49,9 +52,11 @@ fn what_was_read_while_access_was_withdrawn_is_not_shown(place: &Place) {
                 scope.spawn(move || send(&bob, method, path, body))
             })
             .collect();
-        // Who comes later than this is refused by the check before the read.
-        std::thread::sleep(std::time::Duration::from_secs(1));
+        until("all of them have read", || {
+            reached(&server) >= requests.len()
+        });
         revoke(&ann, &thread, "bob");
+        drop(closed);
         let answers = answers.into_iter().map(|answer| answer.join().unwrap());
         answers.collect::<Vec<_>>()
     });

@@ -101,19 +101,19 @@ fn a_silent_stream_and_a_silent_wait_show_that_they_live() {
     let waiting = {
         let client = client.clone();
         std::thread::spawn(move || {
-            let body = slow(5300, 0);
+            let body = slow(8500, 0);
             let thread = client.thread();
             client.post(&format!("/threads/{thread}/runs/wait"), &body)
         })
     };
-    let mut open = client.open_stream(&client.thread(), &slow(5300, 0));
+    let mut open = client.open_stream(&client.thread(), &slow(8500, 0));
     let text = String::from_utf8(open.rest()).unwrap();
     assert!(
         text.contains("\r\n\r\n: heartbeat\r\n\r\nevent: "),
         "{text}"
     );
     let waited = waiting.join().unwrap();
-    assert!(waited.text().starts_with("\n{"), "{}", waited.text());
+    assert!(waited.text().starts_with('\n'), "{}", waited.text());
     assert_eq!(waited.json()["seen"], json!(["work", "rest"]));
 }
 

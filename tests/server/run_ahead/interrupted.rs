@@ -61,7 +61,9 @@ impl Ahead {
         let open = client.open_stream(&thread, &supersteps(MANY, json!({"pause": 10})));
         let run = open.run();
         let (shown, reader) = count(open);
-        until("the run is under way", || shown.load(Ordering::SeqCst) > 10);
+        until("the run is under way", || {
+            shown.load(Ordering::SeqCst) > 10 && stored(place, &server) > 12
+        });
         fs::write(&gate, "").unwrap();
         let ahead = Self {
             server,

@@ -111,7 +111,7 @@ impl Gated {
             self.server.output().contains("a fail point was reached")
         });
         until("the stream waits for a commit", || {
-            stream.seen.lock().1.elapsed() > Duration::from_millis(1500)
+            stream.seen.lock().1.elapsed() > Duration::from_secs(3)
         });
         let events = stream.seen.lock().0.clone();
         let stored = self.stored();

@@ -36,7 +36,9 @@ fn repeated(place: &Place, durability: &str, settings: &[(&str, &str)]) -> usize
     let place = place.another();
     let folder = tempfile::tempdir().unwrap();
     let (gate, trace) = (folder.path().join("gate"), folder.path().join("trace"));
-    let point = format!("engine::before_commit=while({})", gate.display());
+    // Commits wait from the tenth one on.
+    let point = format!("engine::before_commit=while({})@10", gate.display());
+    fs::write(&gate, "").unwrap();
     let mut setup = Setup::example("faulty_server")
         .env("BACKSTITCH_LEASE", "1")
         .env("FAILPOINTS", point);
@@ -48,8 +50,9 @@ fn repeated(place: &Place, durability: &str, settings: &[(&str, &str)]) -> usize
     let thread = client.thread();
     let body = supersteps(MANY, json!({"trace": trace, "pause": 3}));
     let run = background(&client, &thread, &with(body, "durability", durability));
-    until("the run is under way", || executed(&trace).0 > 40);
-    fs::write(&gate, "").unwrap();
+    until("a commit waits at the gate", || {
+        server.output().contains("a fail point was reached")
+    });
     let (mut before, mut quiet) = (0, 0);
     // A process that has no processor for a while executes nothing either.
     until("the run waits for its commits", || {

@@ -15,6 +15,7 @@
 
 pub mod access;
 pub mod client;
+pub mod gate;
 pub mod http2;
 pub mod invariants;
 pub mod memory;
