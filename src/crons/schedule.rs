@@ -1,5 +1,7 @@
 //! Schedules in the form of cron, in time zones.
 
+use std::borrow::Cow;
+
 use croner::{
     Cron,
     parser::{CronParser, Seconds, Year},
@@ -16,7 +18,7 @@ use crate::time::Timestamp;
 /// Longest text of a schedule or a time zone that is read, in bytes.
 const TEXT_MAX: usize = 1024;
 
-/// Five fields (minute, hour, day of the month, month, day of the week) in a time zone.
+/// Five fields (minute, hour, day of the month, month, day of the week) in a time zone, or a nickname as `@daily`.
 ///
 /// Where minute and hour are numbers, lists or ranges, each time of the day has its run once, whatever
 /// the clock does: where it is put forward, the times that it skips are together the first moment
@@ -32,6 +34,76 @@ pub struct Schedule {
     follows_clock: bool,
 }
 
+/// Names of schedules.
+const NICKNAMES: [(&str, &str); 7] = [
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+    ("@monthly", "0 0 1 * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@hourly", "0 * * * *"),
+];
+
+/// The first and the last number of each field.
+const BOUNDS: [(u8, u8); 5] = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 6)];
+
+const MONTHS: [&str; 12] = [
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+];
+
+const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+
+/// A schedule with five fields for its nickname, and with two ranges for one that goes over the end of its field, as
+/// `22-2` does.
+fn written_out(text: &str) -> Cow<'_, str> {
+    let name = text.trim().to_ascii_lowercase();
+    if let Some((_, fields)) = NICKNAMES.iter().find(|(nickname, _)| *nickname == name) {
+        return Cow::Borrowed(fields);
+    }
+    if !text.contains('-') || text.len() > TEXT_MAX {
+        return Cow::Borrowed(text);
+    }
+    let fields = text.split_whitespace().enumerate().map(|(at, field)| {
+        let parts = field.split(',').map(|part| in_order(at, part));
+        parts.collect::<Vec<_>>().join(",")
+    });
+    Cow::Owned(fields.collect::<Vec<_>>().join(" "))
+}
+
+/// A part of a field, as two ranges if it is one whose end comes before its beginning.
+fn in_order(field: usize, part: &str) -> Cow<'_, str> {
+    let number = |text: &str| -> Option<u8> {
+        let named = |names: &[&str]| {
+            let found = names
+                .iter()
+                .position(|name| text.eq_ignore_ascii_case(name))?;
+            u8::try_from(found).ok()
+        };
+        let name = match field {
+            3 => named(&MONTHS).map(|month| month + 1),
+            4 => named(&DAYS),
+            _ => None,
+        };
+        let is_number = !text.is_empty() && text.chars().all(|char| char.is_ascii_digit());
+        name.or_else(|| text.parse().ok().filter(|_| is_number))
+    };
+    let fits = |number: u8| {
+        BOUNDS
+            .get(field)
+            .is_some_and(|(least, most)| (least..=most).contains(&&number))
+    };
+    let ends = part
+        .split_once('-')
+        .and_then(|(first, last)| Some((number(first)?, number(last)?)));
+    match (ends, BOUNDS.get(field)) {
+        (Some((first, last)), Some((least, most))) if first > last && fits(first) && fits(last) => {
+            Cow::Owned(format!("{first}-{most},{least}-{last}"))
+        }
+        _ => Cow::Borrowed(part),
+    }
+}
+
 impl Schedule {
     /// Reads a schedule and the IANA name of its zone, UTC without one.
     ///
@@ -39,7 +111,8 @@ impl Schedule {
     /// It is none, or there is no such zone.
     pub fn parse(text: &str, zone: Option<&str>) -> Result<Self, Error> {
         let invalid = || Error::Schedule(shortened(text));
-        // Nicknames, seconds, random fields and what other crons do not know are refused.
+        let text = &*written_out(text);
+        // Seconds, random fields and what other crons do not know are refused.
         let is_known =
             |c: char| c.is_ascii_alphanumeric() || c.is_whitespace() || "*,/-#?".contains(c);
         // Of words with a W one is known: the others are days nearest to a date.

@@ -165,8 +165,8 @@ fn what_is_no_schedule_of_five_fields_is_refused() {
         "-1 * * * *",
         "5-1-2 * * * *",
         "1-60/5 * * * *",
-        "@daily",
         "@every 5m",
+        "@reboot",
         "@daily @daily @daily @daily @daily",
         "R * * * *",
         "* * 15W * *",
@@ -213,4 +213,23 @@ fn zones_are_known_by_their_exact_names_alone() {
     ] {
         assert!(Schedule::parse("* * * * *", Some(zone)).is_ok(), "{zone}");
     }
+}
+
+#[test]
+fn nicknames_and_ranges_over_the_end_of_a_field_are_written_out() {
+    check(
+        "
+        @yearly       | UTC           | 2026-03-01T00:00:00Z | 01-01T00:00 01-01T00:00
+        @annually     | UTC           | 2026-03-01T00:00:00Z | 01-01T00:00
+        @monthly      | UTC           | 2026-03-01T00:00:00Z | 04-01T00:00 05-01T00:00
+        @weekly       | UTC           | 2026-03-03T00:00:00Z | 03-08T00:00 03-15T00:00
+        @daily        | Europe/Berlin | 2026-03-03T00:00:00Z | 03-03T23:00 03-04T23:00
+        @Midnight     | UTC           | 2026-03-03T00:00:00Z | 03-04T00:00
+        @hourly       | UTC           | 2026-03-03T00:10:00Z | 03-03T01:00 03-03T02:00
+        0 22-1 * * *  | UTC           | 2026-03-03T12:00:00Z | 03-03T22:00 03-03T23:00 03-04T00:00 03-04T01:00 03-04T22:00
+        58-1 3 * * *  | UTC           | 2026-03-03T00:00:00Z | 03-03T03:00 03-03T03:01 03-03T03:58 03-03T03:59 03-04T03:00
+        0 0 * * FRI-MON | UTC         | 2026-03-03T00:00:00Z | 03-06T00:00 03-07T00:00 03-08T00:00 03-09T00:00 03-13T00:00
+        0 0 1 NOV-feb * | UTC         | 2026-03-03T00:00:00Z | 11-01T00:00 12-01T00:00 01-01T00:00 02-01T00:00 11-01T00:00
+        ",
+    );
 }

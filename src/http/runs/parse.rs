@@ -27,7 +27,7 @@ use crate::{
         },
     },
     tree::metadata::Limits,
-    value::Value,
+    value::{Map, Value},
 };
 
 /// Longest delay of a run.
@@ -149,7 +149,8 @@ pub(in crate::http) fn put_address(run: &mut Run, fields: &Fields<'_>) -> Result
 }
 
 fn command(fields: &Fields<'_>, stateless: bool) -> Result<Option<Value>, Error> {
-    if fields.map("command")?.is_none() {
+    // Clients leave out what is null in a command, so that an empty one is none.
+    if fields.map("command")?.is_none_or(Map::is_empty) {
         return Ok(None);
     }
     let command = fields.any("command").cloned().unwrap_or_default();

@@ -47,6 +47,12 @@ pub fn config_of(run: &Run, kwargs: &Kwargs, graph: &Compiled, limit: u32) -> Ru
     configurable.remove("checkpoint_map");
     // That of the thread is among it.
     let mut metadata = identity::without_servers(&map("metadata"));
+    // The row of a run that is not kept is shown without it, and nodes see it all the same.
+    if let Some(graph) = configurable.get("graph_id")
+        && !metadata.contains_key("graph_id")
+    {
+        metadata.insert("graph_id", graph.clone());
+    }
     metadata.insert("run_attempt", i64::from(run.attempt));
     metadata.insert("run_id", run.id.to_string());
     if let Some(checkpoint) = addressed {

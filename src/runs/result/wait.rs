@@ -151,7 +151,7 @@ impl Service {
     }
 
     /// The same for a client that waits, in its memory if it has any. One that came after the run's end gets what the
-    /// thread shows now, and also why the run was cancelled.
+    /// thread shows now.
     async fn result_read_in(
         &self,
         row: Run,
@@ -168,11 +168,9 @@ impl Service {
             };
             self.shared.head_read_in(&thread, memory).await
         };
-        let result = result_with(&row, patiently(read).await);
         RunResult {
-            error: if is_past { row.error } else { result.error },
             is_past,
-            ..result
+            ..result_with(&row, patiently(read).await)
         }
     }
 

@@ -61,7 +61,7 @@ fn bad_crons_are_refused_and_store_nothing(place: &Place) {
         "* * * * * *",
         "61 * * * *",
         "0 0 30 2 *",
-        "@daily",
+        "@every 5m",
         "*/0 * * * *",
         "",
         "a b c d e",
