@@ -58,7 +58,7 @@ nextest:
 check: tools deny ## check format, lints, documentation, public surface and dependencies
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target surface features
+	@$(MAKE) --no-print-directory --jobs=2 $(filter --output-sync=target,$(.FEATURES:output-sync=--output-sync=target)) surface features
 
 # Without the feature `internals` the compiler sees the library as its users do, and reports what nothing uses. Tests
 # are the same with either.
