@@ -128,7 +128,9 @@ pub(super) async fn restore(
                 stopped.push((column::<&str>(row, "checkpoint_ns")?, at));
             }
         }
-        forget_results(client, tree, branch, &stopped).await?;
+        for stopped in stopped.chunks(AT_ONCE) {
+            forget_results(client, tree, branch, stopped).await?;
+        }
         let (nss, ats): (Vec<&str>, Vec<Uuid>) = stopped.into_iter().unzip();
         let at: Params<'_, 5> = [&tree, &ats, &branch, &earlier::IDX, &nss];
         found.append(&mut client.query(FOUND_AT, &at).await?);
@@ -141,7 +143,7 @@ pub(super) async fn restore(
     Ok(())
 }
 
-/// Tasks whose rows are restored by one statement, which bounds its size.
+/// Checkpoints and tasks whose rows one statement reads or restores, which bounds its size.
 const AT_ONCE: usize = 500;
 
 /// Restores what the run has found of tasks, out of the rows in which it says so.
