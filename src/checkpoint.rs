@@ -16,6 +16,7 @@ pub(crate) mod frame;
 pub(crate) mod labels;
 pub(crate) mod metadata;
 pub(crate) mod paths;
+pub(crate) mod references;
 pub(crate) mod results;
 pub(crate) mod rows;
 pub(crate) mod saver;

@@ -1,12 +1,9 @@
 //! Checkpoints as they are loaded: decoded, with the pending writes that count.
 
-mod references;
-
 use std::{collections::HashMap, sync::Arc};
 
-pub use references::References;
-
 use super::error;
+pub use crate::checkpoint::references::{AT_ONCE, References, resolve_references};
 use crate::{
     budget::Reservation,
     checkpoint::{
@@ -78,9 +75,6 @@ pub async fn uncounted(saver: &Arc<dyn Saver>, query: Query) -> Result<Option<De
         .await
         .map(Some)
 }
-
-/// What a state weighs at most that is read at once.
-pub const AT_ONCE: u64 = 768 << 10;
 
 /// One checkpoint, read as far as is needed to know its size.
 pub enum Weighed {
@@ -241,20 +235,4 @@ pub async fn reserved_checkpoint<M, E: From<Error>>(
     }
     references.resolve(page).await?;
     Ok(Some((decoded, memory)))
-}
-
-/// Fills in the values of pending writes that are stored as references to blobs, whatever they weigh.
-///
-/// # Errors
-/// The storage failed, or a row cannot be read.
-pub async fn resolve_references(
-    saver: &Arc<dyn Saver>,
-    tree: TreeId,
-    ns: &Arc<str>,
-    mut decoded: Decoded,
-) -> Result<Decoded, Error> {
-    let page = std::slice::from_mut(&mut decoded);
-    let references = References::of(saver, tree, ns, page).await?;
-    references.resolve(page).await?;
-    Ok(decoded)
 }

@@ -34,12 +34,15 @@ impl Opening {
 }
 
 /// An id above every checkpoint of a subgraph that a new branch shares with the branch whose pending
-/// writes it copies at `base`. If that branch has `resumed` a copied interrupt already, it is the
-/// first checkpoint after that; otherwise it is minted above the `newest` checkpoint.
+/// writes it copies at `base`. If that branch has `resumed` a copied interrupt and may go on meanwhile, it is the
+/// first checkpoint after that; otherwise it is the next id above the `newest` checkpoint, whatever the clock shows: what
+/// that branch stores later has a greater one.
 pub fn creation_id(
     base: CheckpointId,
     resumed: Option<CheckpointId>,
     newest: Option<CheckpointId>,
 ) -> CheckpointId {
-    resumed.unwrap_or_else(|| CheckpointId::mint(0, [base].into_iter().chain(newest)))
+    let newest = newest.map_or(base, |newest| newest.max(base));
+    let above = newest.0.as_u128().saturating_add(1);
+    resumed.unwrap_or(CheckpointId(uuid::Uuid::from_u128(above)))
 }

@@ -9,6 +9,7 @@ use crate::{
         At, Query,
         codec::IN_MEMORY,
         frame::{self, Decoded},
+        references::resolve_references,
     },
     contention::shares::apart_in_this_run,
     engine::{error::Error, persist::writer::Durability, run_context::RunContext},
@@ -69,6 +70,7 @@ async fn load(
         return Ok(None);
     };
     let ns = ns.clone();
+    let saver = writer.saver().clone();
     let read = async move {
         if writer.durability() != Durability::Exit {
             // The rows it may be in, and the path to them, can still be on their way.
@@ -95,5 +97,12 @@ async fn load(
     let bytes = stored.weight().saturating_mul(IN_MEMORY);
     let memory = context.charge(usize::try_from(bytes).unwrap_or(usize::MAX));
     let decoded = frame::decode(&stored)?;
+    let (tree, ns) = (slot.tree, stored.row.ns.clone());
+    let decoded = if decoded.references.is_empty() {
+        decoded
+    } else {
+        let resolve = async move { resolve_references(&saver, tree, &ns, decoded).await };
+        apart_in_this_run(resolve).await?
+    };
     Ok(Some(Loaded { decoded, memory }))
 }

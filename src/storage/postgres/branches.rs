@@ -3,7 +3,11 @@
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use super::{columns::id_if, connection::Result, events};
+use super::{
+    columns::{Params, id_if},
+    connection::Result,
+    events,
+};
 use crate::{
     checkpoint::{Error, NewBranch, Slot},
     id::{CheckpointId, TaskId},
@@ -34,6 +38,7 @@ SELECT (SELECT s.checkpoint_id FROM checkpoints s
          WHERE s.tree_id = $1 AND s.root_checkpoint_id = $3 AND s.checkpoint_ns <> '' AND s.branch_id = $2
            AND EXISTS (SELECT 1 FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns = s.checkpoint_ns
                         AND w.checkpoint_id = s.parent_checkpoint_id AND w.branch_id = $2 AND w.idx = -3)
+           AND NOT ($4 AND EXISTS (SELECT 1 FROM branches b WHERE b.tree_id = $1 AND b.branch_id = $2 AND b.head_checkpoint_id = $3))
          ORDER BY s.checkpoint_id LIMIT 1) AS resumed,
        (SELECT s.checkpoint_id FROM checkpoints s
          WHERE s.tree_id = $1 AND s.root_checkpoint_id = $3 AND s.checkpoint_ns <> ''
@@ -105,7 +110,9 @@ pub(super) async fn open(client: &Client, slot: &Slot, new: &NewBranch) -> Resul
     }
     let from = new.copied_from().0;
     let creation = match base {
-        Some(base) if new.copy_writes => Some(creation_id(client, tree, from, base).await?),
+        Some(base) if new.copy_writes => {
+            Some(creation_id(client, tree, (from, base), false).await?)
+        }
         _ => None,
     };
     // A name that somebody else takes meanwhile fails the insert, and the whole transaction is
@@ -152,14 +159,16 @@ pub(super) async fn open(client: &Client, slot: &Slot, new: &NewBranch) -> Resul
     Ok(true)
 }
 
-/// See [`CREATION`].
+/// See [`opening::creation_id`]. With `rests` no run works on the branch: where its head is the base, all that it has
+/// stored there is shared.
 pub(super) async fn creation_id(
     client: &Client,
     tree: Uuid,
-    source: Uuid,
-    base: Uuid,
+    (source, base): (Uuid, Uuid),
+    rests: bool,
 ) -> Result<Uuid> {
-    let row = client.query_one(CREATION, &[&tree, &source, &base]).await?;
+    let of: Params<'_, 4> = [&tree, &source, &base, &rests];
+    let row = client.query_one(CREATION, &of).await?;
     let id = |name| -> Result<_> { Ok(id_if(&row, name)?) };
     let creation = opening::creation_id(CheckpointId(base), id("resumed")?, id("newest")?);
     Ok(creation.0)

@@ -37,7 +37,7 @@ pub(super) fn open(db: &Connection, new: &NewBranch, now: Timestamp) -> Result<(
     let opening = Opening::of(new, &source_name, &names(db, source.tree, source.thread)?);
     let from = new.copied_from();
     let copied = match new.base {
-        Some(base) if new.copy_writes => Some(creation_id(db, source.tree, base, from)?),
+        Some(base) if new.copy_writes => Some(creation_id(db, source.tree, base, from, false)?),
         _ => None,
     };
     db.prepare_cached(
@@ -104,20 +104,23 @@ fn names(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<Vec<String>>
 pub(super) const CREATION: &str = "SELECT min(CASE WHEN s.branch_id = ?3 AND EXISTS (SELECT 1 FROM checkpoint_writes w \
       WHERE w.tree_id = ?1 AND w.checkpoint_ns = s.checkpoint_ns \
         AND w.checkpoint_id = s.parent_checkpoint_id AND w.branch_id = ?3 \
-        AND w.idx = -3) THEN s.checkpoint_id END), max(s.checkpoint_id) \
+        AND w.idx = -3) AND NOT (?4 AND EXISTS (SELECT 1 FROM branches b WHERE b.tree_id = ?1 AND b.branch_id = ?3 \
+        AND b.head_checkpoint_id = ?2)) THEN s.checkpoint_id END), max(s.checkpoint_id) \
     FROM checkpoints s INDEXED BY checkpoints_sub \
     WHERE s.tree_id = ?1 AND s.root_checkpoint_id = ?2 AND s.checkpoint_ns <> ''";
 
-/// See [`opening::creation_id`].
+/// See [`opening::creation_id`]. With `rests` no run works on the branch: where its head is the base, all that it has
+/// stored there is shared.
 pub(super) fn creation_id(
     db: &Connection,
     tree: TreeId,
     base: CheckpointId,
     from: BranchId,
+    rests: bool,
 ) -> Result<CheckpointId> {
     let (resumed, newest): (Option<CheckpointId>, Option<CheckpointId>) = db
         .prepare_cached(CREATION)?
-        .query_row(params![tree, base, from], |row| {
+        .query_row(params![tree, base, from, rests], |row| {
             Ok((id_if(row, 0)?, id_if(row, 1)?))
         })?;
     Ok(opening::creation_id(base, resumed, newest))

@@ -12,6 +12,8 @@ on_both_storages!(
     a_question_inside_is_answered_any_number_of_times_at_its_checkpoint,
     forks_of_forks_and_their_copies_answer_a_question_inside,
     a_question_inside_that_a_fork_alone_has_is_answered_on_its_forks_and_their_copies,
+    a_fork_between_two_stops_inside_goes_on_where_the_original_does,
+    what_was_stored_at_the_exit_of_a_run_is_kept_on_forks_and_branches,
 );
 
 /// A server with a graph whose graph inside keeps its state, and a thread on which that was answered once.
@@ -112,4 +114,45 @@ fn a_question_inside_that_a_fork_alone_has_is_answered_on_its_forks_and_their_co
     answered(&asks, "A");
     answered(&forked, "B");
     answered(&copy, "C");
+}
+
+fn a_fork_between_two_stops_inside_goes_on_where_the_original_does(place: &Place) {
+    let server = place.start(Setup::example("faulty_server"));
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let folder = tempfile::tempdir().unwrap();
+    let run =
+        |thread: &str, body: Value| client.run(thread, &with(body, "assistant_id", "stopover"));
+    let trace = folder.path().join("trace");
+    run(&thread, json!({"input": {"trace": trace}}));
+    run(&thread, json!({"input": null}));
+    run(&thread, json!({"command": {"resume": "tea"}}));
+    let first = id_of(&fork(&client, &thread, &json!({})));
+    let copy = copy_of(&client, &first);
+    let expected = run(&thread, json!({"input": null}));
+    assert!(expected["__error__"].is_null(), "{expected}");
+    assert_eq!(client.state(&thread)["next"], json!([]));
+    for other in [&first, &copy] {
+        assert_eq!(run(other, json!({"input": null})), expected);
+        assert_eq!(client.state(other)["next"], json!([]));
+    }
+}
+
+fn what_was_stored_at_the_exit_of_a_run_is_kept_on_forks_and_branches(place: &Place) {
+    let (_server, client, _) = asked_once(place);
+    let thread = client.thread();
+    let exit = json!({"durability": "exit"});
+    turn(&client, &thread, &exit);
+    answered(&client, &thread, "A0", &exit);
+    let head = client.state(&thread)["checkpoint"]["checkpoint_id"].clone();
+    let forked = id_of(&fork(&client, &thread, &json!({})));
+    for (thread, answer, from) in [
+        (&thread, "A", json!({})),
+        (&thread, "B", json!({"checkpoint_id": head})),
+        (&forked, "C", json!({})),
+    ] {
+        turn(&client, thread, &from);
+        let kept = answered(&client, thread, answer, &json!({}));
+        assert_eq!(kept, kept_with(answer));
+    }
 }

@@ -167,8 +167,9 @@ const NEWEST: &str = load!(formatcp!(
 
 /// Walks the path from the root checkpoint `$4` and stops at the first row of the namespace that
 /// belongs to it. `owner` is the branch whose subgraph rows count: that of the child on the path.
-/// So do those at which its own copy of an interrupt stands, whichever branch wrote them: where a checkpoint is answered
-/// on one branch after another, each of them copies the interrupts of the one before.
+/// So do those which a run that stores at its exit had made before the root checkpoint, and those at which its own
+/// copy of an interrupt stands, whichever branch wrote them: where a checkpoint is answered on one branch after another,
+/// each of them copies the interrupts of the one before.
 /// Where neither the thread nor one above wrote in the namespace, which is the usual case, there is no walk.
 const SUBGRAPH: &str = load!(formatcp!(
     "SELECT * FROM (WITH RECURSIVE path AS (
@@ -190,7 +191,8 @@ const SUBGRAPH: &str = load!(formatcp!(
        SELECT {COLUMNS} FROM checkpoints c LEFT JOIN branches o ON o.tree_id = $1 AND o.branch_id = p.owner
         WHERE c.tree_id = $1 AND c.checkpoint_ns = $3 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = p.checkpoint_id
           AND c.checkpoint_id < COALESCE($6, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
-          AND (c.branch_id = p.owner OR (c.branch_id = o.source_branch_id AND c.checkpoint_id < o.creation_id)
+          AND (c.branch_id = p.owner OR (c.branch_id = p.branch_id AND c.checkpoint_id < p.checkpoint_id)
+            OR (c.branch_id = o.source_branch_id AND c.checkpoint_id < o.creation_id)
             OR CASE WHEN c.checkpoint_id < o.creation_id THEN (SELECT 1 FROM checkpoint_writes w WHERE w.tree_id = $1
                  AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id
                  AND w.branch_id = p.owner AND w.idx = -3 LIMIT 1) IS NOT NULL END)

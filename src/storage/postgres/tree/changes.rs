@@ -74,7 +74,7 @@ pub(super) async fn copy_writes(
 ) -> Result<()> {
     // Flushes in flight end first.
     execute(db, LOCK_BRANCH, &[&tree.0, &from.0]).await?;
-    let creation = branches::creation_id(db, tree.0, from.0, base.0).await?;
+    let creation = branches::creation_id(db, tree.0, (from.0, base.0), true).await?;
     branches::copy_writes(db, tree.0, base.0, from.0, to.0).await?;
     execute(db, SET_CREATION, &[&tree.0, &to.0, &creation]).await?;
     Ok(())

@@ -160,6 +160,7 @@ pub(super) const IN_SUBGRAPH: &str = select!(
      LEFT JOIN branches o ON o.tree_id = :tree AND o.branch_id = p.owner \
      WHERE (:before IS NULL OR c.checkpoint_id < :before) \
        AND (c.branch_id = p.owner \
+            OR (c.branch_id = p.branch_id AND c.checkpoint_id < p.checkpoint_id) \
             OR (c.checkpoint_id < o.creation_id AND (c.branch_id = o.source_branch_id \
               OR EXISTS (SELECT 1 FROM checkpoint_writes w WHERE w.tree_id = :tree \
                   AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id \
@@ -179,7 +180,8 @@ pub(super) const END_OF_STEP: &str = "WITH RECURSIVE path AS ( \
 /// The newest checkpoint of a subgraph that belongs to the path of `start`.
 ///
 /// Walks the path in steps; the owner of rows below a checkpoint is the branch of its child on
-/// the path.
+/// the path. Rows that belong to it besides are those which a run that stores at its exit had made before the root
+/// checkpoint, and those at which the owner's copy of an interrupt stands.
 fn subgraph(
     db: &Connection,
     query: &Query,

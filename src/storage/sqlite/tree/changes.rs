@@ -48,7 +48,7 @@ pub(super) fn copy_writes(
     from: BranchId,
     to: BranchId,
 ) -> Result<()> {
-    let creation = branches::creation_id(db, tree, base, from)?;
+    let creation = branches::creation_id(db, tree, base, from, true)?;
     branches::copy_writes(db, tree, base, from, to)?;
     db.prepare_cached(SET_CREATION)?
         .execute(params![tree, to, creation])?;

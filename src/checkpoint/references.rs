@@ -6,15 +6,14 @@ use std::{
     sync::Arc,
 };
 
-use super::AT_ONCE;
-use crate::{
-    checkpoint::{
-        BlobRow, Blobs, Error, Saver, Version,
-        frame::{Chains, Decoded},
-    },
-    id::TreeId,
-    value::Value,
+use super::{
+    BlobRow, Blobs, Error, Saver, Version,
+    frame::{Chains, Decoded},
 };
+use crate::{id::TreeId, value::Value};
+
+/// What a state weighs at most that is read at once.
+pub const AT_ONCE: u64 = 768 << 10;
 
 /// What pending writes refer to that are stored as references to blobs: read if it is small, else measured.
 pub struct References<'a> {
@@ -105,4 +104,20 @@ impl<'a> References<'a> {
         }
         Ok(())
     }
+}
+
+/// Fills in the values of pending writes that are stored as references to blobs, whatever they weigh.
+///
+/// # Errors
+/// The storage failed, or a row cannot be read.
+pub async fn resolve_references(
+    saver: &Arc<dyn Saver>,
+    tree: TreeId,
+    ns: &Arc<str>,
+    mut decoded: Decoded,
+) -> Result<Decoded, Error> {
+    let page = std::slice::from_mut(&mut decoded);
+    let references = References::of(saver, tree, ns, page).await?;
+    references.resolve(page).await?;
+    Ok(decoded)
 }
