@@ -140,6 +140,11 @@ fn who_ended_a_run_is_said_as_langgraph_says_it(place: &Place) {
         let left = client.post(&path, &json!({})).json();
         let undone = action == "rollback";
         assert_eq!(left == json!({}), undone, "{left}");
+        if !undone {
+            // Who comes later gets the values as well, and not why it was ended.
+            let path = format!("/threads/{thread}/runs/{run}/join");
+            assert_eq!(client.get(&path).json(), left);
+        }
         let row = client.get(&format!("/threads/{thread}")).json();
         let why =
             format!("{action} requested via POST /threads/{{thread_id}}/runs/{{run_id}}/cancel");
