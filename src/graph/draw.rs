@@ -28,6 +28,19 @@ pub struct Edge {
     pub label: Option<String>,
 }
 
+/// The two ends of an edge, in the order in which it is followed.
+type Direction = fn(&Edge) -> (&str, &str);
+
+impl Edge {
+    fn forwards(&self) -> (&str, &str) {
+        (&self.source, &self.target)
+    }
+
+    fn backwards(&self) -> (&str, &str) {
+        (&self.target, &self.source)
+    }
+}
+
 /// Draws a graph. Subgraphs are opened `depth` levels deep: 0 shows each as one node.
 pub fn draw(graph: &Compiled, depth: usize) -> Drawing {
     let mut drawing = flat(graph);
@@ -139,50 +152,60 @@ impl Drawing {
         }
     }
 
-    /// Replaces a node by the drawing of its subgraph. Edges into the node lead to what
-    /// follows the child's START, edges out of it come from what precedes the child's END.
+    /// Replaces a node by the drawing of its subgraph, as LangGraph's `xray` does. Edges into the node lead to where
+    /// that begins, edges out of it come from where it ends. Its START is left out if one edge alone leads from there,
+    /// to a node to which none leads back; its END likewise. One that begins or ends at several nodes stays closed.
     fn open(&mut self, node: &str, child: &Self) {
+        let (forwards, backwards) = (Edge::forwards, Edge::backwards);
+        let (Some(start), Some(end)) = (
+            child.only_origin(None, forwards),
+            child.only_origin(None, backwards),
+        ) else {
+            return;
+        };
+        let first = child.behind(start, forwards);
+        let last = child.behind(end, backwards);
+        let left_out =
+            |name: &str| (name == start && first.is_some()) || (name == end && last.is_some());
         let inner = |name: &str| format!("{node}:{name}");
-        let first: Vec<&Edge> = child.edges.iter().filter(|e| e.source == START).collect();
-        let last: Vec<&Edge> = child.edges.iter().filter(|e| e.target == END).collect();
-        let mut edges = Vec::new();
-        for edge in std::mem::take(&mut self.edges) {
-            let targets: Vec<(String, bool)> = if edge.target == node {
-                let first = first.iter();
-                first.map(|e| (inner(&e.target), e.conditional)).collect()
-            } else {
-                vec![(edge.target.clone(), false)]
-            };
-            let sources: Vec<(String, bool)> = if edge.source == node {
-                let last = last.iter();
-                last.map(|e| (inner(&e.source), e.conditional)).collect()
-            } else {
-                vec![(edge.source.clone(), false)]
-            };
-            for (source, from_choice) in &sources {
-                for (target, to_choice) in &targets {
-                    edges.push(Edge {
-                        source: source.clone(),
-                        target: target.clone(),
-                        conditional: edge.conditional || *from_choice || *to_choice,
-                        label: edge.label.clone(),
-                    });
-                }
+        for edge in &mut self.edges {
+            if edge.target == node {
+                edge.target = inner(first.unwrap_or(start));
+            }
+            if edge.source == node {
+                edge.source = inner(last.unwrap_or(end));
             }
         }
-        self.edges = edges;
         self.nodes.retain(|name| name != node);
-        let nodes = child.nodes.iter().filter(|n| *n != START && *n != END);
+        let nodes = child.nodes.iter().filter(|name| !left_out(name));
         self.nodes.extend(nodes.map(|name| inner(name)));
-        let within = child.edges.iter();
-        let within = within.filter(|e| e.source != START && e.target != END);
-        for edge in within {
-            self.edges.push(Edge {
-                source: inner(&edge.source),
-                target: inner(&edge.target),
-                ..edge.clone()
-            });
-        }
+        let edges = child.edges.iter();
+        let within = edges.filter(|edge| !left_out(&edge.source) && !left_out(&edge.target));
+        self.edges.extend(within.map(|edge| Edge {
+            source: inner(&edge.source),
+            target: inner(&edge.target),
+            ..edge.clone()
+        }));
+    }
+
+    /// The only node to which no edge leads, in one of both directions, when another one is left out with its edges.
+    fn only_origin(&self, without: Option<&str>, direction: Direction) -> Option<&str> {
+        let stays = |name: &str| without != Some(name);
+        let is_reached = |name: &str| {
+            let mut edges = self.edges.iter().map(direction);
+            edges.any(|(from, to)| to == name && stays(from))
+        };
+        let nodes = self.nodes.iter().map(String::as_str);
+        let mut origins = nodes.filter(|name| stays(name) && !is_reached(name));
+        let origin = origins.next()?;
+        origins.next().is_none().then_some(origin)
+    }
+
+    /// What is behind a node in one of both directions, if one edge alone leads there and none leads to it from others.
+    fn behind(&self, node: &str, direction: Direction) -> Option<&str> {
+        let edges = self.edges.iter().map(direction);
+        let alone = edges.filter(|(from, _)| *from == node).count() == 1;
+        self.only_origin(Some(node), direction).filter(|_| alone)
     }
 
     /// The response of `GET /assistants/{id}/graph`.
@@ -217,8 +240,9 @@ impl Drawing {
         let quote = |text: &str| text.replace('#', "#35;").replace('"', "#quot;");
         let mut text = "flowchart TD\n".to_owned();
         for name in &self.nodes {
-            let (open, close) = match name.as_str() {
-                START | END => ("([", "])"),
+            // That of an opened subgraph has the subgraph's name before it.
+            let (open, close) = match name.rsplit(':').next() {
+                Some(START | END) => ("([", "])"),
                 _ => ("[", "]"),
             };
             let shown = match name.as_str() {

@@ -158,6 +158,85 @@ fn subgraphs_open_as_deep_as_asked() {
     );
 }
 
+/// A graph around `child`, with all that is inside opened.
+fn around(child: Graph<Untyped>) -> Drawing {
+    let graph = graph(&["a", "z"])
+        .subgraph("sub", child.build().expect("sound"))
+        .edge(START, "a")
+        .edge("a", "sub")
+        .edge("sub", "z");
+    draw(&graph.build().expect("sound"), usize::MAX)
+}
+
+/// What LangGraph 1.2.24 draws of the same graphs.
+#[test]
+fn the_start_and_the_end_inside_are_shown_where_several_edges_meet() {
+    let stop = |_: &_| Ok(vec![]);
+    let agent = graph(&["agent", "tools"])
+        .edge(START, "agent")
+        .route(
+            "agent",
+            "pick",
+            stop,
+            Some([("tools", "tools"), (END, END)]),
+        )
+        .edge("tools", "agent");
+    assert_eq!(
+        edges(&around(agent)),
+        [
+            "__start__ > a",
+            "a > sub:__start__",
+            "z > __end__",
+            "sub:__end__ > z",
+            "sub:__start__ > sub:agent",
+            "sub:agent ? sub:tools",
+            "sub:agent ? sub:__end__",
+            "sub:tools > sub:agent",
+        ]
+    );
+    let either = graph(&["p", "q"]).route(START, "pick", stop, Some([("p", "p"), ("q", "q")]));
+    assert_eq!(
+        edges(&around(either))[4..],
+        [
+            "sub:__start__ ? sub:p",
+            "sub:__start__ ? sub:q",
+            "sub:p > sub:__end__",
+            "sub:q > sub:__end__",
+        ]
+    );
+    let early = graph(&["p", "q"]).edge(START, "p").route(
+        "p",
+        "pick",
+        stop,
+        Some([("q", "q"), (END, END)]),
+    );
+    let early = around(early);
+    assert_eq!(
+        early.nodes,
+        [
+            "__start__",
+            "a",
+            "z",
+            "__end__",
+            "sub:p",
+            "sub:q",
+            "sub:__end__"
+        ]
+    );
+    assert_eq!(
+        edges(&early),
+        [
+            "__start__ > a",
+            "a > sub:p",
+            "z > __end__",
+            "sub:__end__ > z",
+            "sub:p ? sub:q",
+            "sub:p ? sub:__end__",
+            "sub:q > sub:__end__",
+        ]
+    );
+}
+
 #[test]
 fn subgraphs_are_listed_by_namespace() {
     let names = |recurse| {
