@@ -1,19 +1,19 @@
 //! Where the state of a graph inside is found: at the checkpoint that the request names, or the newest
 //! one on the run's path.
 
-use std::sync::Arc;
+use std::{slice, sync::Arc};
 
 use crate::{
     budget::Reservation,
     checkpoint::{
-        At, Query,
+        At, Query, Saver,
         codec::IN_MEMORY,
         frame::{self, Decoded},
-        references::resolve_references,
+        references::References,
     },
     contention::shares::apart_in_this_run,
     engine::{error::Error, persist::writer::Durability, run_context::RunContext},
-    id::{BranchId, CheckpointId},
+    id::{BranchId, CheckpointId, TreeId},
 };
 
 /// A state, and what it takes in memory.
@@ -96,13 +96,32 @@ async fn load(
     // The run goes on with what it has, so it does not wait for more.
     let bytes = stored.weight().saturating_mul(IN_MEMORY);
     let memory = context.charge(usize::try_from(bytes).unwrap_or(usize::MAX));
-    let decoded = frame::decode(&stored)?;
-    let (tree, ns) = (slot.tree, stored.row.ns.clone());
-    let decoded = if decoded.references.is_empty() {
-        decoded
-    } else {
-        let resolve = async move { resolve_references(&saver, tree, &ns, decoded).await };
-        apart_in_this_run(resolve).await?
+    let loaded = Loaded {
+        decoded: frame::decode(&stored)?,
+        memory,
     };
-    Ok(Some(Loaded { decoded, memory }))
+    if loaded.decoded.references.is_empty() {
+        return Ok(Some(loaded));
+    }
+    let (tree, ns) = (slot.tree, stored.row.ns.clone());
+    let resolve = async move { resolve(&saver, tree, &ns, loaded).await };
+    apart_in_this_run(resolve).await.map(Some)
+}
+
+/// Reads the values to which the pending writes of a state refer, once there is memory for them as well.
+async fn resolve(
+    saver: &Arc<dyn Saver>,
+    tree: TreeId,
+    ns: &Arc<str>,
+    mut loaded: Loaded,
+) -> Result<Loaded, Error> {
+    let page = slice::from_mut(&mut loaded.decoded);
+    let references = References::of(saver, tree, ns, page).await?;
+    let bytes = references.weight().saturating_mul(IN_MEMORY);
+    if let Some(memory) = &mut loaded.memory {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        memory.charge(memory.bytes().saturating_add(bytes));
+    }
+    references.resolve(page).await?;
+    Ok(loaded)
 }

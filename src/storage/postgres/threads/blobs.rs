@@ -101,6 +101,9 @@ pub(in super::super) async fn forget_results(
     branch: Uuid,
     at: &[(&str, Uuid)],
 ) -> Result<()> {
+    if at.is_empty() {
+        return Ok(());
+    }
     let (nss, ats): (Vec<&str>, Vec<Uuid>) = at.iter().copied().unzip();
     let (mut in_ns, mut used_at, mut used): (Vec<&str>, Vec<Uuid>, Vec<Uuid>) = Default::default();
     let rows = client.query(RESULTS, &[&tree, &branch, &nss, &ats]).await?;

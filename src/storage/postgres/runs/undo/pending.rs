@@ -131,9 +131,11 @@ pub(super) async fn restore(
         for stopped in stopped.chunks(AT_ONCE) {
             forget_results(client, tree, branch, stopped).await?;
         }
-        let (nss, ats): (Vec<&str>, Vec<Uuid>) = stopped.into_iter().unzip();
-        let at: Params<'_, 5> = [&tree, &ats, &branch, &earlier::IDX, &nss];
-        found.append(&mut client.query(FOUND_AT, &at).await?);
+        if !stopped.is_empty() {
+            let (nss, ats): (Vec<&str>, Vec<Uuid>) = stopped.into_iter().unzip();
+            let at: Params<'_, 5> = [&tree, &ats, &branch, &earlier::IDX, &nss];
+            found.append(&mut client.query(FOUND_AT, &at).await?);
+        }
     }
     let at: Params<'_, 4> = [&tree, &base, &branch, &earlier::IDX];
     found.append(&mut client.query(FOUND, &at).await?);
@@ -162,6 +164,9 @@ async fn restore_tasks(
                 rows,
             );
         }
+    }
+    if tasks.is_empty() {
+        return Ok(());
     }
     let (mut nss, mut ats, mut ids) = (vec![], vec![], vec![]);
     for (ns, at, task) in tasks.keys() {
