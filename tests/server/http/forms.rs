@@ -1,7 +1,7 @@
 //! Forms of requests that are refused or understood, and where a slash too many leads.
 
 use super::*;
-use test_support::talk::{create, ok, patch};
+use test_support::talk::{create, extend, ok, patch};
 
 const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
 
@@ -36,6 +36,21 @@ fn fields_of_a_wrong_form_are_refused() {
         (&*runs, with(counter(), "feedback_keys", json!(["k"]))),
     ] {
         ok(client.post(path, &body), 200);
+    }
+}
+
+/// As one that is null: the input counts.
+#[test]
+fn an_empty_command_is_none() {
+    let (_server, client) = serve(&Place::sqlite());
+    let run = |more: Value| {
+        let path = format!("/threads/{}/runs/wait", client.thread());
+        ok(client.post(&path, &extend(counter(), more)), 200)
+    };
+    let plain = run(json!({}));
+    assert_eq!(plain["log"][0], "in", "{plain}");
+    for command in [json!({}), json!(null)] {
+        assert_eq!(run(json!({"command": command})), plain, "{command}");
     }
 }
 

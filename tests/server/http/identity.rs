@@ -11,6 +11,7 @@ on_both_storages!(
     without_another_user_nodes_see_whose_key_it_is,
     the_user_of_a_thread_counts_before_those_of_assistants,
     runs_of_batches_and_crons_are_for_whom_others_would_be,
+    nodes_see_their_graph_on_a_thread_and_in_a_stateless_run,
 );
 
 /// What a node of `ctx` sees in `configurable`.
@@ -216,5 +217,18 @@ fn runs_of_batches_and_crons_are_for_whom_others_would_be(place: &Place) {
             run()["metadata"].get("cron_id").is_some()
         });
         assert_eq!(whose(&run()), *wanted, "{}", run());
+    }
+}
+
+fn nodes_see_their_graph_on_a_thread_and_in_a_stateless_run(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let body = json!({"assistant_id": "ctx", "input": {"text": "x"}});
+    for path in [
+        format!("/threads/{thread}/runs/wait"),
+        "/runs/wait".to_owned(),
+    ] {
+        let out = ok(client.post(&path, &body), 200)["out"].clone();
+        assert_eq!(out["metadata"]["graph_id"], "ctx", "{path}: {out}");
     }
 }
