@@ -80,7 +80,7 @@ pub(super) mod types {
                 Branch, BranchEnd, ForkCursor, MessageNode, NewEvent, OpenRun, PathNode,
                 PendingInterrupts, Point, Relative, Tag, ThreadEvent, ThreadRow,
             },
-            store::tx::{InsertBranch, InsertFork},
+            store::tx::{InsertBranch, InsertFork, SharedInside},
             ttl::{Expiry, Ttl, TtlStrategy},
             usage::Usage,
         },
@@ -183,6 +183,8 @@ macro_rules! tree_changes {
 
             changes::insert_branch([&] new: InsertBranch) -> ();
             changes::copy_writes(tree: TreeId, base: CheckpointId, from: BranchId, to: BranchId) -> ();
+            changes::inside(tree: TreeId, base: CheckpointId, from: BranchId) -> Option<SharedInside>;
+            changes::share_inside(tree: TreeId, to: BranchId, shared: SharedInside) -> ();
             changes::rename_branch(tree: TreeId, id: BranchId, [&] name: Arc<str>) -> ();
             changes::delete_branch(tree: TreeId, id: BranchId) -> ();
             changes::activate(thread: ThreadId, branch: BranchId) -> ();

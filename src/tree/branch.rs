@@ -117,8 +117,10 @@ pub async fn create(
         source: Some(source.id),
     })
     .await?;
-    if let Some(base) = new.base.as_ref().filter(|_| copies) {
-        tx.copy_writes(thread.tree, base.id, source.id, id).await?;
+    match &new.base {
+        Some(base) if copies => tx.copy_writes(thread.tree, base.id, source.id, id).await?,
+        Some(base) => share_inside(tx, &source, base, id).await?,
+        None => {}
     }
     let base = new.base.as_ref().map(|base| base.id);
     let created = event::branch_created(id, &name, new.origin, &source.name, base);
@@ -175,6 +177,32 @@ pub(super) async fn interrupted(
         }
     }
     Ok(None)
+}
+
+/// Lets a new branch at the head of another one go on from what graphs inside have stored there: edits, and what a run
+/// that failed had done. What a run stores that is being executed there is its own.
+pub(super) async fn share_inside(
+    tx: &mut dyn Tx,
+    from: &Branch,
+    base: &Point,
+    to: BranchId,
+) -> Result<()> {
+    if from.head != Some(base.id) || tx.inside(from.tree, base.id, from.id).await?.is_none() {
+        return Ok(());
+    }
+    let open = tx.open_runs(from.tree, from.thread).await?;
+    if (open.iter()).any(|run| run.running && run.branch == Some(from.id)) {
+        return Ok(());
+    }
+    let locked = tx.lock_branch(from.tree, from.id).await?;
+    if locked.is_none_or(|branch| branch.head != Some(base.id)) {
+        return Ok(());
+    }
+    // What was being stored is there by now.
+    if let Some(shared) = tx.inside(from.tree, base.id, from.id).await? {
+        tx.share_inside(from.tree, to, shared).await?;
+    }
+    Ok(())
 }
 
 /// Renames a branch. Returns the number of the event; `None` when it has that name already.

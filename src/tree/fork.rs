@@ -113,8 +113,14 @@ pub async fn create(tx: &mut dyn Tx, parent: &ThreadRow, new: CreateFork) -> Res
         source: source.as_ref().map(|source| source.id),
     })
     .await?;
-    if let (Some(base), Some(source)) = (&base, &source) {
-        tx.copy_writes(parent.tree, base.id, source.id, id).await?;
+    match (&base, &source, &new.from) {
+        (Some(base), Some(source), _) => {
+            tx.copy_writes(parent.tree, base.id, source.id, id).await?;
+        }
+        (Some(base), None, Some(from)) if whole => {
+            branch::share_inside(tx, from, base, id).await?;
+        }
+        _ => {}
     }
     let events = vec![
         NewEvent {

@@ -2,8 +2,15 @@
 
 use std::sync::Arc;
 
-use super::{address::auto_name, event, store::NewEvent};
-use crate::{checkpoint::NewBranch, id::CheckpointId};
+use super::{
+    address::auto_name,
+    event,
+    store::{NewEvent, SharedInside},
+};
+use crate::{
+    checkpoint::NewBranch,
+    id::{BranchId, CheckpointId},
+};
 
 /// The name and the events of a branch that a run creates.
 #[derive(Clone, Debug)]
@@ -43,6 +50,22 @@ pub fn creation_id(
     newest: Option<CheckpointId>,
 ) -> CheckpointId {
     let newest = newest.map_or(base, |newest| newest.max(base));
-    let above = newest.0.as_u128().saturating_add(1);
-    resumed.unwrap_or(CheckpointId(uuid::Uuid::from_u128(above)))
+    resumed.unwrap_or_else(|| next(newest))
+}
+
+/// The next id above another one.
+fn next(id: CheckpointId) -> CheckpointId {
+    CheckpointId(uuid::Uuid::from_u128(id.0.as_u128().saturating_add(1)))
+}
+
+/// States of graphs inside that a new branch at the head of `from` shares: those that `from` has stored there, of which
+/// `newest` is the newest, or else those that itself shares with its source.
+pub fn shared_inside(
+    from: BranchId,
+    newest: Option<CheckpointId>,
+    inherited: Option<(BranchId, CheckpointId)>,
+) -> Option<SharedInside> {
+    let own = newest.map(|newest| (from, next(newest)));
+    let (source, creation) = own.or(inherited)?;
+    Some(SharedInside { source, creation })
 }

@@ -9,4 +9,4 @@ pub mod tx;
 pub use read::Read;
 pub use rows::*;
 pub use threads::Thread;
-pub use tx::{InsertBranch, InsertFork, Tx};
+pub use tx::{InsertBranch, InsertFork, SharedInside, Tx};

@@ -255,6 +255,7 @@ macro_rules! backend {
             backend!(@room $open, copies:
                 writes_are_copied_as_they_are_at_the_head
                 an_answered_checkpoint_is_copied_as_interrupted
+                what_was_stored_inside_at_the_head_is_shared_with_new_branches
             );
             backend!(@room $open, assistants:
                 an_assistant_comes_back_with_every_field_to_whom_it_is

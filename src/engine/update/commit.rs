@@ -50,11 +50,7 @@ impl StateUpdater {
             thread: self.slot.thread,
             branch: self.slot.branch,
             depth: 0,
-            root: if self.ns.is_empty() {
-                None
-            } else {
-                old.and_then(|old| old.root).or(self.slot.head)
-            },
+            root: self.root_of(old),
             last_node: old.and_then(|old| old.last_node),
             event_number: old.map_or(0, |old| old.event_number),
             run_supersteps: 0,
@@ -87,6 +83,21 @@ impl StateUpdater {
             });
         }
         self.commit(clone, parent, depth, vec![], by, before).await
+    }
+
+    /// The checkpoint of the root graph to which a state inside belongs that is edited. An edit of the newest one is
+    /// made at the head: below an earlier checkpoint it would belong to the branch or the thread that wrote what
+    /// follows that, which a fork does not. One of an older state is beside that.
+    fn root_of(&self, old: Option<&Checkpoint>) -> Option<CheckpointId> {
+        if self.ns.is_empty() {
+            return None;
+        }
+        let stored = old.and_then(|old| old.root);
+        if self.superseded {
+            stored.or(self.slot.head)
+        } else {
+            self.slot.head.or(stored)
+        }
     }
 
     async fn load(&self, id: CheckpointId) -> Result<Option<Decoded>, Error> {

@@ -41,6 +41,15 @@ pub struct InsertBranch {
     pub source: Option<BranchId>,
 }
 
+/// States of graphs inside that a new branch shares with the one it goes on from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedInside {
+    /// The branch that stored them.
+    pub source: BranchId,
+    /// They have smaller ids than this.
+    pub creation: CheckpointId,
+}
+
 /// A thread to insert into a tree that exists.
 #[derive(Clone, Debug)]
 pub struct InsertFork {
@@ -87,6 +96,21 @@ pub trait Tx: Read {
         base: CheckpointId,
         from: BranchId,
         to: BranchId,
+    ) -> Result<(), Error>;
+    /// What graphs inside have stored below `base` that `from` goes on from there, where `base` is its head: for
+    /// [`share_inside`](Self::share_inside). `None` where there is nothing.
+    async fn inside(
+        &mut self,
+        tree: TreeId,
+        base: CheckpointId,
+        from: BranchId,
+    ) -> Result<Option<SharedInside>, Error>;
+    /// Lets the new branch `to` go on from what graphs inside have stored, as its source does.
+    async fn share_inside(
+        &mut self,
+        tree: TreeId,
+        to: BranchId,
+        shared: SharedInside,
     ) -> Result<(), Error>;
     /// Renames a branch. The name must be free.
     async fn rename_branch(

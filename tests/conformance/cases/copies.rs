@@ -1,7 +1,7 @@
 //! Pending writes that a new branch takes over.
 
 use backstitch::{
-    checkpoint::Slot,
+    checkpoint::{At, Slot},
     id::{BranchId, CheckpointId},
     tree::Tx,
 };
@@ -95,4 +95,62 @@ pub async fn an_answered_checkpoint_is_copied_as_interrupted(b: &Backend) {
     // What the source did in its subgraph after the answer is not the copy's.
     let row = reader(b).await.branch(slot.tree, id).await.unwrap();
     assert_eq!(row.unwrap().creation, Some(after_id));
+}
+
+/// A branch at `base` that goes on from what graphs inside have stored there, as `from` does.
+async fn sharing(b: &Backend, from: &Slot, name: &str, base: CheckpointId) -> Slot {
+    let copy = new_branch(from, name, Some((base, 0)));
+    let branch = copy.id;
+    let mut tx = begin(b, from.tree).await;
+    tx.insert_branch(copy).await.unwrap();
+    if let Some(shared) = tx.inside(from.tree, base, from.branch).await.unwrap() {
+        tx.share_inside(from.tree, branch, shared).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    let epoch = 0;
+    Slot {
+        branch,
+        epoch,
+        ..*from
+    }
+}
+
+pub async fn what_was_stored_inside_at_the_head_is_shared_with_new_branches(b: &Backend) {
+    let main = b.slot().await;
+    let base = b.line(&main, None, 1).await[0];
+    let find = async |slot: &Slot| {
+        let at = At::Subgraph {
+            start: base,
+            branch: slot.branch,
+            before: None,
+        };
+        b.load(&main, "sub", at).await.map(|stored| stored.row.id)
+    };
+    let store = async |slot: &Slot| {
+        let commit = substep(slot, "sub", base, None);
+        let id = commit.checkpoint.id;
+        b.commit(commit).await;
+        Some(id)
+    };
+    let before = sharing(b, &main, "before", base).await;
+    let first = store(&main).await;
+    let child = sharing(b, &main, "child", base).await;
+    let second = store(&main).await;
+    let grandchild = sharing(b, &child, "grandchild", base).await;
+    let later = sharing(b, &main, "later", base).await;
+    for (slot, expected) in [
+        (&main, second),
+        (&before, None),
+        (&child, first),
+        (&grandchild, first),
+        (&later, second),
+    ] {
+        assert_eq!(find(slot).await, expected);
+    }
+    // What it stores itself counts before what it shares, and for those that go on from it.
+    let own = store(&child).await;
+    let last = sharing(b, &child, "last", base).await;
+    for (slot, expected) in [(&child, own), (&last, own), (&grandchild, first)] {
+        assert_eq!(find(slot).await, expected);
+    }
 }

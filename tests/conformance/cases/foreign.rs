@@ -10,7 +10,7 @@ use backstitch::{
     tree::{
         Outcome, event,
         projection::{ChannelKey, ChannelLimits},
-        store::rows::NewEvent,
+        store::{rows::NewEvent, tx::SharedInside},
     },
     value::Value,
 };
@@ -328,11 +328,16 @@ pub async fn ids_of_another_tree_are_changed_by_no_transaction(b: &Backend) {
         ended: true,
         error: None,
     };
+    let shared = SharedInside {
+        source: own.branch,
+        creation: own.head,
+    };
     each! {
         rename_branch(tree, hers.branch, "renamed".into())
         set_outcome(tree, hers.branch, Outcome::Interrupted)
         delete_branch(tree, hers.branch)
         copy_writes(tree, hers.head, hers.branch, own.branch)
+        share_inside(tree, hers.branch, shared)
         put_tag(tree, hers.thread, tag(hers.tag, own.head, 1))
         delete_tag(tree, thread, hers.tag.into())
         delete_tag(tree, hers.thread, hers.tag.into())

@@ -8,15 +8,15 @@ use crate::{
     storage::postgres::{
         branches,
         checkpoints::commit::{self, Kind},
-        columns::{Json, Params, Time, execute, name},
+        columns::{Json, Params, Time, execute, id_if, name},
         connection::{Object, Result, prepare},
         events,
         runs::{CANCEL, LOCK_SLOTS, create},
     },
     tree::{
-        Outcome,
+        Outcome, opening,
         store::rows::{NewEvent, Position, Tag},
-        store::tx::{InsertBranch, InsertFork},
+        store::tx::{InsertBranch, InsertFork, SharedInside},
     },
 };
 
@@ -25,6 +25,16 @@ const LOCK_BRANCH: &str =
 
 const SET_CREATION: &str =
     "UPDATE branches SET creation_id = $3 WHERE tree_id = $1 AND branch_id = $2";
+
+const INSIDE: &str = "
+SELECT (SELECT s.checkpoint_id FROM checkpoints s
+         WHERE s.tree_id = $1 AND s.root_checkpoint_id = $2 AND s.checkpoint_ns <> '' AND s.branch_id = $3
+         ORDER BY s.checkpoint_id DESC LIMIT 1) AS own,
+       b.source_branch_id, b.creation_id
+  FROM branches b WHERE b.tree_id = $1 AND b.branch_id = $3";
+
+const SHARE_INSIDE: &str = "
+UPDATE branches SET source_branch_id = $3, creation_id = $4 WHERE tree_id = $1 AND branch_id = $2";
 
 const RENAME_BRANCH: &str = "
 UPDATE branches SET name = $3, updated_at = clock_timestamp() WHERE tree_id = $1 AND branch_id = $2";
@@ -77,6 +87,36 @@ pub(super) async fn copy_writes(
     let creation = branches::creation_id(db, tree.0, (from.0, base.0), true).await?;
     branches::copy_writes(db, tree.0, base.0, from.0, to.0).await?;
     execute(db, SET_CREATION, &[&tree.0, &to.0, &creation]).await?;
+    Ok(())
+}
+
+pub(super) async fn inside(
+    db: &Object,
+    tree: TreeId,
+    base: CheckpointId,
+    from: BranchId,
+) -> Result<Option<SharedInside>> {
+    let statement = prepare(db, INSIDE).await?;
+    let row = db
+        .query_opt(&statement, &[&tree.0, &base.0, &from.0])
+        .await?;
+    let Some(row) = row else { return Ok(None) };
+    let own = id_if(&row, "own")?;
+    let (source, creation) = (
+        id_if(&row, "source_branch_id")?,
+        id_if(&row, "creation_id")?,
+    );
+    Ok(opening::shared_inside(from, own, source.zip(creation)))
+}
+
+pub(super) async fn share_inside(
+    db: &Object,
+    tree: TreeId,
+    to: BranchId,
+    shared: SharedInside,
+) -> Result<()> {
+    let of: Params<'_, 4> = [&tree.0, &to.0, &shared.source.0, &shared.creation.0];
+    execute(db, SHARE_INSIDE, &of).await?;
     Ok(())
 }
 
@@ -251,6 +291,8 @@ pub(super) async fn create_run(db: &Object, new: NewRun) -> Result<Created> {
 statements!(
     LOCK_BRANCH,
     SET_CREATION,
+    INSIDE,
+    SHARE_INSIDE,
     RENAME_BRANCH,
     DELETE_BRANCH,
     ACTIVATE,

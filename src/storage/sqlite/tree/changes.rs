@@ -1,19 +1,23 @@
 //! Rows that operations on the tree insert, change and delete.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::{
     checkpoint::{Commit, Result},
     id::{BranchId, CheckpointId, RunId, ThreadId, TreeId},
     runs::{Created, NewRun, request::codec as request_codec},
     storage::sqlite::{
-        branches, checkpoints::commit, columns::map_text, connection::Writing, events, runs,
+        branches,
+        checkpoints::commit,
+        columns::{id_if, map_text},
+        connection::Writing,
+        events, runs,
     },
     time::Timestamp,
     tree::{
-        Outcome,
+        Outcome, opening,
         store::rows::{NewEvent, Position, Tag},
-        store::tx::{InsertBranch, InsertFork},
+        store::tx::{InsertBranch, InsertFork, SharedInside},
     },
 };
 
@@ -52,6 +56,40 @@ pub(super) fn copy_writes(
     branches::copy_writes(db, tree, base, from, to)?;
     db.prepare_cached(SET_CREATION)?
         .execute(params![tree, to, creation])?;
+    Ok(())
+}
+
+pub(super) const INSIDE: &str = "SELECT (SELECT max(s.checkpoint_id) FROM checkpoints s INDEXED BY checkpoints_sub \
+      WHERE s.tree_id = ?1 AND s.root_checkpoint_id = ?2 AND s.checkpoint_ns <> '' AND s.branch_id = ?3) AS own, \
+    source_branch_id, creation_id FROM branches WHERE tree_id = ?1 AND branch_id = ?3";
+
+pub(super) fn inside(
+    db: &Connection,
+    tree: TreeId,
+    base: CheckpointId,
+    from: BranchId,
+) -> Result<Option<SharedInside>> {
+    let found = db
+        .prepare_cached(INSIDE)?
+        .query_row(params![tree, base, from], |row| {
+            Ok((id_if(row, 0)?, id_if(row, 1)?, id_if(row, 2)?))
+        })
+        .optional()?;
+    Ok(found.and_then(|(own, source, creation)| {
+        opening::shared_inside(from, own, source.zip(creation))
+    }))
+}
+
+pub(super) const SHARE_INSIDE: &str = "UPDATE branches SET source_branch_id = ?3, creation_id = ?4 WHERE tree_id = ?1 AND branch_id = ?2";
+
+pub(super) fn share_inside(
+    db: &Connection,
+    tree: TreeId,
+    to: BranchId,
+    shared: SharedInside,
+) -> Result<()> {
+    db.prepare_cached(SHARE_INSIDE)?
+        .execute(params![tree, to, shared.source, shared.creation])?;
     Ok(())
 }
 

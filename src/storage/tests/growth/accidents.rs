@@ -20,7 +20,7 @@ use crate::{
         self, IfExists, NewThread, Outcome,
         members::Access,
         projection::{self, Progress, Projection, ProjectionStep},
-        store::tx::InsertBranch,
+        store::tx::{InsertBranch, SharedInside},
     },
     value::{Map, Value},
 };
@@ -163,6 +163,12 @@ async fn changes<S: Rooms>(store: &S, of: TreeId, thread: ThreadId, base: Checkp
     let to = new.id;
     tx.insert_branch(new).await.unwrap();
     tx.copy_writes(of, base, from, to).await.unwrap();
+    tx.inside(of, base, from).await.unwrap();
+    let shared = SharedInside {
+        source: from,
+        creation: base,
+    };
+    tx.share_inside(of, to, shared).await.unwrap();
     let first = tx.children(of, None).await.unwrap();
     assert!(!first.is_empty());
     let followers = tx.followers(of, vec![first[0].id]).await.unwrap();
