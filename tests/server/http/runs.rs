@@ -18,6 +18,7 @@ on_both_storages!(
     deleting_a_thread_during_a_run_drops_both,
     a_resumable_stream_is_replayed_after_the_last_seen_event,
     a_thread_is_busy_until_its_last_run_ends,
+    a_join_that_was_left_waiting_runs_again_after_a_run_of_another_graph,
 );
 
 fn the_run_row_is_final_before_the_stream_ends(place: &Place) {
@@ -334,4 +335,17 @@ fn a_thread_is_busy_until_its_last_run_ends(place: &Place) {
         client.end_of(&thread, run["run_id"].as_str().unwrap());
     }
     assert_eq!(status(), "idle");
+}
+
+/// A run of another graph says nothing of the channels for which the nodes of the first one wait.
+fn a_join_that_was_left_waiting_runs_again_after_a_run_of_another_graph(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let run = |body: Value| client.run(&thread, &body)["count"].clone();
+    let stop = json!({"assistant_id": "counter", "input": {}, "interrupt_before": ["last"]});
+    assert_eq!(run(stop), 111);
+    run(json!({"assistant_id": "slow", "input": {"ms": 1}}));
+    for count in [1222, 2333] {
+        assert_eq!(run(json!({"assistant_id": "counter", "input": {}})), count);
+    }
 }
