@@ -56,6 +56,8 @@ pub struct Inside {
     at: At,
     /// The branch whose pending writes count.
     branch: BranchId,
+    /// Nobody else's do where it has none: it is the state of that branch as it is now, not a record of the past.
+    live: bool,
 }
 
 /// Reads the states of one thread.
@@ -99,7 +101,7 @@ impl StateReader<'_> {
         }
         let topology = Topology::new(graph.clone());
         let branch = self.thread.active_branch;
-        let inside = with_subgraphs.then(|| self.inside(&decoded, branch));
+        let inside = with_subgraphs.then(|| self.inside(&decoded, branch, at.is_none()));
         let state = self.render(&topology, ns, decoded, at.is_none(), inside.as_ref());
         state.await.map(Some)
     }
@@ -148,18 +150,22 @@ impl StateReader<'_> {
         Ok(decoded)
     }
 
-    /// Where the states inside the tasks of a checkpoint are, as they belong to a branch.
-    pub fn inside(&self, decoded: &Decoded, branch: BranchId) -> Inside {
+    /// Where the states inside the tasks of a checkpoint are, as they belong to a branch; `live` where that is its head.
+    pub fn inside(&self, decoded: &Decoded, branch: BranchId, live: bool) -> Inside {
         let checkpoint = &decoded.checkpoint;
-        let at = match self.rules {
-            Rules::Library => At::Newest,
-            Rules::Server => At::Subgraph {
-                start: checkpoint.root.unwrap_or(checkpoint.id),
-                branch,
-                before: None,
-            },
+        let (at, live) = match self.rules {
+            // It may be that of another branch.
+            Rules::Library => (At::Newest, false),
+            Rules::Server => {
+                let at = At::Subgraph {
+                    start: checkpoint.root.unwrap_or(checkpoint.id),
+                    branch,
+                    before: None,
+                };
+                (at, live)
+            }
         };
-        Inside { at, branch }
+        Inside { at, branch, live }
     }
 
     /// The state that a checkpoint is with the pending writes that count, and the states inside its
@@ -209,7 +215,11 @@ impl StateReader<'_> {
                 let Some(mut decoded) = self.load(&stored_ns, inside.at.clone()).await? else {
                     continue;
                 };
-                load::keep_own_writes(&mut decoded, inside.branch);
+                if inside.live {
+                    decoded.retain_writes(|branch, _| branch == inside.branch);
+                } else {
+                    load::keep_own_writes(&mut decoded, inside.branch);
+                }
                 let topology = Topology::new(child);
                 let state = self.render(&topology, &stored_ns, decoded, true, Some(inside));
                 states.insert(ns.clone(), state.await?);

@@ -57,7 +57,7 @@ impl Service {
             self.access.record_shown(id);
             let first = decoded.writes.first().map(|(branch, _)| *branch);
             let branch = selection.owner.or(first).unwrap_or(thread.active_branch);
-            reader.inside(&decoded, branch)
+            reader.inside(&decoded, branch, selection.owner.is_some())
         });
         let state = reader
             .render(&topology, &at.ns, decoded, selection.live, inside.as_ref())

@@ -63,7 +63,7 @@ impl Service {
                         branch: thread.active_branch,
                         before: None,
                     }),
-                    owner: None,
+                    owner: Some(thread.active_branch),
                     live: true,
                 },
             });
@@ -171,7 +171,7 @@ impl Service {
                 // To show it takes as much as if it had been read.
                 let memory = self.reserve(head.weight, "")?;
                 let decoded = (*head.decoded).clone();
-                let visible = self.if_visible(thread, ns, selection, decoded).await?;
+                let visible = self.if_visible(thread, selection, decoded).await?;
                 return Ok(visible.map(|decoded| (decoded, memory)));
             }
             Some(Known::Row(read)) => Some(read),
@@ -189,7 +189,7 @@ impl Service {
             let weight = known.weight() + read.weight() + references.weight();
             let memory = self.reserve(weight, "")?;
             references.resolve(page).await?;
-            let visible = self.if_visible(thread, ns, selection, decoded).await?;
+            let visible = self.if_visible(thread, selection, decoded).await?;
             return Ok(visible.map(|decoded| (decoded, memory)));
         }
         self.access.record_shown(thread.id);
@@ -214,7 +214,7 @@ impl Service {
         if memory.is_none() && ns.is_empty() {
             self.shared.cache.insert(thread.tree, decoded.clone());
         }
-        let visible = self.if_visible(thread, ns, selection, decoded).await?;
+        let visible = self.if_visible(thread, selection, decoded).await?;
         Ok(visible.map(|decoded| (decoded, memory.flatten())))
     }
 
@@ -222,7 +222,6 @@ impl Service {
     async fn if_visible(
         &self,
         thread: &Thread,
-        ns: &str,
         selection: &Selection,
         mut decoded: Decoded,
     ) -> Result<Option<Decoded>> {
@@ -235,12 +234,10 @@ impl Service {
                 return Ok(None);
             }
         }
-        match selection.owner.filter(|_| ns.is_empty()) {
-            Some(owner) => decoded.writes.retain(|(branch, _)| *branch == owner),
-            None => keep_own_writes(
-                &mut decoded,
-                selection.owner.unwrap_or(thread.active_branch),
-            ),
+        match selection.owner {
+            // What other branches and forks found at a state that they share is not this one's.
+            Some(owner) => decoded.retain_writes(|branch, _| branch == owner),
+            None => keep_own_writes(&mut decoded, thread.active_branch),
         }
         Ok(Some(decoded))
     }
