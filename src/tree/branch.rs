@@ -200,6 +200,8 @@ pub(super) async fn share_inside(
     }
     // What was being stored is there by now.
     if let Some(shared) = tx.inside(from.tree, base.id, from.id).await? {
+        // With the results of the tasks that have ended there, which are not to run the graphs inside once more.
+        tx.copy_writes(from.tree, base.id, from.id, to).await?;
         tx.share_inside(from.tree, to, shared).await?;
     }
     Ok(())

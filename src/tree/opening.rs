@@ -59,13 +59,12 @@ fn next(id: CheckpointId) -> CheckpointId {
 }
 
 /// States of graphs inside that a new branch at the head of `from` shares: those that `from` has stored there, of which
-/// `newest` is the newest, or else those that itself shares with its source.
+/// `newest` is the newest, and those below its own `creation` id that it shares itself.
 pub fn shared_inside(
-    from: BranchId,
+    source: BranchId,
     newest: Option<CheckpointId>,
-    inherited: Option<(BranchId, CheckpointId)>,
+    creation: Option<CheckpointId>,
 ) -> Option<SharedInside> {
-    let own = newest.map(|newest| (from, next(newest)));
-    let (source, creation) = own.or(inherited)?;
+    let creation = newest.map(next).max(creation)?;
     Some(SharedInside { source, creation })
 }

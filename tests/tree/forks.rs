@@ -2,6 +2,7 @@
 
 mod explicit;
 mod implicit;
+mod inside;
 mod pages;
 mod points;
 mod questions;

@@ -85,18 +85,14 @@ impl StateUpdater {
         self.commit(clone, parent, depth, vec![], by, before).await
     }
 
-    /// The checkpoint of the root graph to which a state inside belongs that is edited. An edit of the newest one is
-    /// made at the head: below an earlier checkpoint it would belong to the branch or the thread that wrote what
-    /// follows that, which a fork does not. One of an older state is beside that.
+    /// The checkpoint of the root graph to which an edited state inside belongs: the head, so that the edit counts for
+    /// this branch. Below an earlier checkpoint it would belong to the branch or the thread that wrote what follows that,
+    /// which is another one behind a fork.
     fn root_of(&self, old: Option<&Checkpoint>) -> Option<CheckpointId> {
         if self.ns.is_empty() {
-            return None;
-        }
-        let stored = old.and_then(|old| old.root);
-        if self.superseded {
-            stored.or(self.slot.head)
+            None
         } else {
-            self.slot.head.or(stored)
+            self.slot.head.or(old.and_then(|old| old.root))
         }
     }
 

@@ -24,7 +24,7 @@ use crate::{
         load::{self, StateMemory},
         messages::post::branch_off,
         read, resolve,
-        store::{ThreadRow, Tx, rows::Position},
+        store::{SharedInside, ThreadRow, Tx, rows::Position},
     },
     value::{Map, Value},
 };
@@ -313,8 +313,13 @@ impl Service {
             return Err(Error::NoCheckpoint(id));
         }
         if let Some(found) = &mut found {
-            if ns.is_empty() && slot.head == Some(found.checkpoint.id) {
-                found.writes.retain(|(branch, _)| *branch == slot.branch);
+            let live = if ns.is_empty() {
+                slot.head == Some(found.checkpoint.id)
+            } else {
+                at.is_none()
+            };
+            if live {
+                found.retain_writes(|branch, _| branch == slot.branch);
             } else {
                 load::keep_own_writes(found, slot.branch);
             }
@@ -325,6 +330,14 @@ impl Service {
             let above = load::weighed(&parts.saver, slot.tree, &ns, above, 0).await?;
             memory.take(above.weight())?;
         }
+        // The copy was made of what graphs inside had stored before the original.
+        let shared = found
+            .as_ref()
+            .filter(|_| ns.is_empty() && copies(&supersteps));
+        let shared = shared.map(|original| SharedInside {
+            source: original.checkpoint.branch,
+            creation: original.checkpoint.id,
+        });
         let newest = match (ns.is_empty(), at) {
             (true, _) => slot.head,
             (false, Some(_)) => {
@@ -369,6 +382,10 @@ impl Service {
                 drop(tx);
                 return Err(self.edit_error(thread.id, slot, error.into()).await);
             }
+        }
+        if let Some(shared) = shared.filter(|_| edited.slot.branch != slot.branch) {
+            tx.share_inside(slot.tree, edited.slot.branch, shared)
+                .await?;
         }
         if root {
             let outcome = Outcome::left_with(&edited.next);

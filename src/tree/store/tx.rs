@@ -44,7 +44,7 @@ pub struct InsertBranch {
 /// States of graphs inside that a new branch shares with the one it goes on from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedInside {
-    /// The branch that stored them.
+    /// The branch that stored them, or shares them itself.
     pub source: BranchId,
     /// They have smaller ids than this.
     pub creation: CheckpointId,
@@ -105,7 +105,7 @@ pub trait Tx: Read {
         base: CheckpointId,
         from: BranchId,
     ) -> Result<Option<SharedInside>, Error>;
-    /// Lets the new branch `to` go on from what graphs inside have stored, as its source does.
+    /// Lets the new branch `to` go on from what graphs inside have stored, as the branch does whose states these are.
     async fn share_inside(
         &mut self,
         tree: TreeId,

@@ -14,11 +14,10 @@ on_both_storages!(
     a_question_inside_that_a_fork_alone_has_is_answered_on_its_forks_and_their_copies,
     a_fork_between_two_stops_inside_goes_on_where_the_original_does,
     what_was_stored_at_the_exit_of_a_run_is_kept_on_forks_and_branches,
-    an_edit_inside_belongs_to_the_thread_on_which_it_was_made,
 );
 
 /// A server with a graph whose graph inside keeps its state, and a thread on which that was answered once.
-fn asked_once(place: &Place) -> (Server, Client, String) {
+pub fn asked_once(place: &Place) -> (Server, Client, String) {
     let server = place.start(Setup::example("faulty_server"));
     let client = Client::of(&server);
     let thread = client.thread();
@@ -29,13 +28,13 @@ fn asked_once(place: &Place) -> (Server, Client, String) {
 }
 
 /// A run with input, which ends at the question unless it stops before.
-fn turn(client: &Client, thread: &str, more: &Value) -> Value {
+pub fn turn(client: &Client, thread: &str, more: &Value) -> Value {
     let body = json!({"assistant_id": "keeper", "input": {"log": ["in"]}});
     client.run(thread, &extend(body, more.clone()))
 }
 
 /// What the graph inside keeps after this answer.
-fn answered(client: &Client, thread: &str, answer: &str, more: &Value) -> Value {
+pub fn answered(client: &Client, thread: &str, answer: &str, more: &Value) -> Value {
     let body = json!({"assistant_id": "keeper", "command": {"resume": answer}});
     client.run(thread, &extend(body, more.clone()))["kept"].clone()
 }
@@ -45,7 +44,7 @@ fn kept_with(answer: &str) -> Value {
     json!(["first", "A0", "first", answer])
 }
 
-fn copy_of(client: &Client, thread: &str) -> String {
+pub fn copy_of(client: &Client, thread: &str) -> String {
     let copy = client.post(&format!("/threads/{thread}/copy"), &json!({}));
     id_of(&ok(copy, 200))
 }
@@ -155,40 +154,5 @@ fn what_was_stored_at_the_exit_of_a_run_is_kept_on_forks_and_branches(place: &Pl
         turn(&client, thread, &from);
         let kept = answered(&client, thread, answer, &json!({}));
         assert_eq!(kept, kept_with(answer));
-    }
-}
-
-/// What a graph inside keeps was stored before the checkpoint at which the forks are made.
-fn an_edit_inside_belongs_to_the_thread_on_which_it_was_made(place: &Place) {
-    let (_server, client, thread) = asked_once(place);
-    let head = client.state(&thread)["checkpoint"]["checkpoint_id"].clone();
-    let early = id_of(&fork(&client, &thread, &json!({})));
-    let edit = |thread: &str, word: &str| {
-        let path = format!("/threads/{thread}/state");
-        let values = json!({"values": {"own": [word]}, "as_node": "keep"});
-        let inside = json!({"checkpoint": {"checkpoint_ns": "child"}});
-        let edited = ok(client.post(&path, &extend(values, inside)), 200);
-        assert_eq!(edited["checkpoint"]["checkpoint_ns"], "child");
-    };
-    edit(&thread, "original");
-    edit(&early, "fork");
-    let late = id_of(&fork(&client, &thread, &json!({})));
-    let copy = copy_of(&client, &late);
-    edit(&late, "late fork");
-    let from = |thread: &str, more: &Value| {
-        turn(&client, thread, more);
-        answered(&client, thread, "A", &json!({}))
-    };
-    let kept = |edits: &[&str]| json!([&["first", "A0"], edits, &["first", "A"]].concat());
-    let head = json!({"checkpoint_id": head});
-    for (thread, more, edits) in [
-        (&early, json!({}), &["fork"][..]),
-        (&late, json!({}), &["original", "late fork"]),
-        (&copy, json!({}), &["original"]),
-        (&thread, json!({}), &["original"]),
-        // What was stored from a checkpoint on that a run names does not count in it.
-        (&thread, head, &[]),
-    ] {
-        assert_eq!(from(thread, &more), kept(edits));
     }
 }

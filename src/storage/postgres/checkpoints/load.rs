@@ -167,8 +167,8 @@ const NEWEST: &str = load!(formatcp!(
 
 /// Walks the path from the root checkpoint `$4` and stops at the first row of the namespace that
 /// belongs to it. `owner` is the branch whose subgraph rows count: that of the child on the path.
-/// So do those which a run that stores at its exit had made before the root checkpoint, and those at which its own
-/// copy of an interrupt stands, whichever branch wrote them: where a checkpoint is answered on one branch after another,
+/// So do those which a run that stores at its exit had made before the root checkpoint, those that the branch shares with
+/// the one it was made from, and that one with its own, and those at which its own copy of an interrupt stands, whichever branch wrote them: where a checkpoint is answered on one branch after another,
 /// each of them copies the interrupts of the one before.
 /// Where neither the thread nor one above wrote in the namespace, which is the usual case, there is no walk.
 const SUBGRAPH: &str = load!(formatcp!(
@@ -188,12 +188,21 @@ const SUBGRAPH: &str = load!(formatcp!(
          FROM path p CROSS JOIN LATERAL (SELECT r.checkpoint_id, r.parent_checkpoint_id, r.branch_id FROM checkpoints r
                 WHERE r.tree_id = $1 AND r.checkpoint_ns = '' AND r.checkpoint_id = p.parent_checkpoint_id LIMIT 1) r)
      SELECT c.* FROM path p CROSS JOIN LATERAL (
-       SELECT {COLUMNS} FROM checkpoints c LEFT JOIN branches o ON o.tree_id = $1 AND o.branch_id = p.owner
-        WHERE c.tree_id = $1 AND c.checkpoint_ns = $3 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = p.checkpoint_id
-          AND c.checkpoint_id < COALESCE($6, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
-          AND (c.branch_id = p.owner OR (c.branch_id = p.branch_id AND c.checkpoint_id < p.checkpoint_id)
-            OR (c.branch_id = o.source_branch_id AND c.checkpoint_id < o.creation_id)
-            OR CASE WHEN c.checkpoint_id < o.creation_id THEN (SELECT 1 FROM checkpoint_writes w WHERE w.tree_id = $1
+       SELECT {COLUMNS} FROM (SELECT c.* FROM checkpoints c
+           WHERE c.tree_id = $1 AND c.checkpoint_ns = $3 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = p.checkpoint_id
+             AND c.checkpoint_id < COALESCE($6, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
+           ORDER BY c.checkpoint_id DESC OFFSET 0) c
+         LEFT JOIN branches o ON o.tree_id = $1 AND o.branch_id = p.owner
+        WHERE (c.branch_id = p.owner OR (c.branch_id = p.branch_id AND c.checkpoint_id < p.checkpoint_id)
+            OR CASE WHEN c.checkpoint_id < o.creation_id THEN EXISTS (
+                 WITH RECURSIVE shared AS (
+                   SELECT o.source_branch_id AS id, o.creation_id AS creation
+                   UNION ALL
+                   SELECT b.source_branch_id, LEAST(a.creation, b.creation_id) FROM shared a CROSS JOIN LATERAL (
+                     SELECT b.source_branch_id, b.creation_id FROM branches b WHERE b.tree_id = $1 AND b.branch_id = a.id
+                        AND b.creation_id IS NOT NULL LIMIT 1) b)
+                 SELECT 1 FROM shared a WHERE a.id = c.branch_id AND c.checkpoint_id < a.creation)
+              OR (SELECT 1 FROM checkpoint_writes w WHERE w.tree_id = $1
                  AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id
                  AND w.branch_id = p.owner AND w.idx = -3 LIMIT 1) IS NOT NULL END)
         ORDER BY c.checkpoint_id DESC LIMIT 1) c

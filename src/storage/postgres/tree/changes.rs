@@ -30,7 +30,7 @@ const INSIDE: &str = "
 SELECT (SELECT s.checkpoint_id FROM checkpoints s
          WHERE s.tree_id = $1 AND s.root_checkpoint_id = $2 AND s.checkpoint_ns <> '' AND s.branch_id = $3
          ORDER BY s.checkpoint_id DESC LIMIT 1) AS own,
-       b.source_branch_id, b.creation_id
+       b.creation_id
   FROM branches b WHERE b.tree_id = $1 AND b.branch_id = $3";
 
 const SHARE_INSIDE: &str = "
@@ -101,12 +101,8 @@ pub(super) async fn inside(
         .query_opt(&statement, &[&tree.0, &base.0, &from.0])
         .await?;
     let Some(row) = row else { return Ok(None) };
-    let own = id_if(&row, "own")?;
-    let (source, creation) = (
-        id_if(&row, "source_branch_id")?,
-        id_if(&row, "creation_id")?,
-    );
-    Ok(opening::shared_inside(from, own, source.zip(creation)))
+    let (own, creation) = (id_if(&row, "own")?, id_if(&row, "creation_id")?);
+    Ok(opening::shared_inside(from, own, creation))
 }
 
 pub(super) async fn share_inside(

@@ -161,7 +161,12 @@ pub(super) const IN_SUBGRAPH: &str = select!(
      WHERE (:before IS NULL OR c.checkpoint_id < :before) \
        AND (c.branch_id = p.owner \
             OR (c.branch_id = p.branch_id AND c.checkpoint_id < p.checkpoint_id) \
-            OR (c.checkpoint_id < o.creation_id AND (c.branch_id = o.source_branch_id \
+            OR (c.checkpoint_id < o.creation_id AND (EXISTS (WITH RECURSIVE above AS ( \
+                SELECT o.source_branch_id AS id, o.creation_id AS creation \
+                UNION ALL \
+                SELECT s.source_branch_id, min(a.creation, s.creation_id) FROM above a CROSS JOIN branches s \
+                  ON s.tree_id = :tree AND s.branch_id = a.id AND s.creation_id IS NOT NULL) \
+                SELECT 1 FROM above WHERE id = c.branch_id AND c.checkpoint_id < creation) \
               OR EXISTS (SELECT 1 FROM checkpoint_writes w WHERE w.tree_id = :tree \
                   AND w.checkpoint_ns = c.checkpoint_ns AND w.checkpoint_id = c.checkpoint_id \
                   AND w.branch_id = p.owner AND w.idx = -3)))) \
@@ -181,7 +186,8 @@ pub(super) const END_OF_STEP: &str = "WITH RECURSIVE path AS ( \
 ///
 /// Walks the path in steps; the owner of rows below a checkpoint is the branch of its child on
 /// the path. Rows that belong to it besides are those which a run that stores at its exit had made before the root
-/// checkpoint, and those at which the owner's copy of an interrupt stands.
+/// checkpoint, those that the branch shares with the one it was made from, and that one with its own, and those at which the
+/// owner's copy of an interrupt stands.
 fn subgraph(
     db: &Connection,
     query: &Query,

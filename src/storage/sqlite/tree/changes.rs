@@ -61,7 +61,7 @@ pub(super) fn copy_writes(
 
 pub(super) const INSIDE: &str = "SELECT (SELECT max(s.checkpoint_id) FROM checkpoints s INDEXED BY checkpoints_sub \
       WHERE s.tree_id = ?1 AND s.root_checkpoint_id = ?2 AND s.checkpoint_ns <> '' AND s.branch_id = ?3) AS own, \
-    source_branch_id, creation_id FROM branches WHERE tree_id = ?1 AND branch_id = ?3";
+    creation_id FROM branches WHERE tree_id = ?1 AND branch_id = ?3";
 
 pub(super) fn inside(
     db: &Connection,
@@ -72,12 +72,10 @@ pub(super) fn inside(
     let found = db
         .prepare_cached(INSIDE)?
         .query_row(params![tree, base, from], |row| {
-            Ok((id_if(row, 0)?, id_if(row, 1)?, id_if(row, 2)?))
+            Ok((id_if(row, 0)?, id_if(row, 1)?))
         })
         .optional()?;
-    Ok(found.and_then(|(own, source, creation)| {
-        opening::shared_inside(from, own, source.zip(creation))
-    }))
+    Ok(found.and_then(|(own, creation)| opening::shared_inside(from, own, creation)))
 }
 
 pub(super) const SHARE_INSIDE: &str = "UPDATE branches SET source_branch_id = ?3, creation_id = ?4 WHERE tree_id = ?1 AND branch_id = ?2";
