@@ -104,7 +104,8 @@ async fn load(
         return Ok(Some(loaded));
     }
     let (tree, ns) = (slot.tree, stored.row.ns.clone());
-    let resolve = async move { resolve(&saver, tree, &ns, loaded).await };
+    // On the heap, since every task's future would have room for it.
+    let resolve = Box::pin(async move { resolve(&saver, tree, &ns, loaded).await });
     apart_in_this_run(resolve).await.map(Some)
 }
 
