@@ -13,7 +13,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{RunResult, Status};
+use super::{RunResult, Status, Undo, result::NOT_FOUND};
 use crate::{
     engine::Lead,
     id::{RunId, ThreadId},
@@ -50,6 +50,17 @@ impl RunHandle {
     pub(super) fn request_cancel(&self, reason: Value) {
         *self.reason.lock() = Some(reason);
         self.cancel.cancel();
+    }
+
+    /// Stops a run whose row is gone. Who reads its stream is told that there is no such run.
+    pub(super) fn abandon(&self) {
+        self.request_cancel(Undo::reason(NOT_FOUND.0, NOT_FOUND.1));
+    }
+
+    /// Whether its row is gone.
+    pub(super) fn is_abandoned(&self) -> bool {
+        let reason = self.reason.lock();
+        *reason == Some(Undo::reason(NOT_FOUND.0, NOT_FOUND.1))
     }
 
     /// Waits until the work of a run that was cancelled is stored and its row is final; false when

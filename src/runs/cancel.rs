@@ -295,7 +295,7 @@ impl Service {
         // Where another run took its place the thread has outlived it.
         delete_temporary(&mut *tx, row.as_ref().filter(|_| !status.is_final())).await?;
         tx.commit().await?;
-        self.cancel(thread, &[run]);
+        self.abandon(thread, run);
         Ok(())
     }
 
@@ -346,9 +346,19 @@ impl Service {
     pub fn cancel_thread(&self, thread: ThreadId) {
         let handles = self.inner.active.lock().of_thread(thread);
         for handle in handles {
-            handle.cancel.cancel();
-            self.end_pending(handle.publisher.run());
+            handle.abandon();
+            self.end_as(handle.publisher.run(), RunResult::not_found());
         }
+    }
+
+    /// Cancels in this process a run that is gone.
+    fn abandon(&self, thread: ThreadId, run: RunId) {
+        let handle = self.inner.active.lock().get(run);
+        if let Some(handle) = handle {
+            handle.abandon();
+        }
+        self.end_as(run, RunResult::not_found());
+        self.wake_thread(thread);
     }
 
     /// Cancels in this process the runs that a new one has superseded in the storage, by its

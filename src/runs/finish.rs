@@ -3,7 +3,8 @@
 use std::{mem, sync::Arc, time::Duration};
 
 use super::{
-    Error, Finish, LeftResult, Run, RunHandle, RunResult, Service, Status, result::Values,
+    Error, Finish, LeftResult, Run, RunHandle, RunResult, Service, Status,
+    result::{NOT_FOUND, Values},
 };
 use crate::{
     assistants::Registered,
@@ -125,6 +126,7 @@ impl Service {
             (Status::Success, Outcome::Idle, None, slot);
         let (mut values, mut interrupts) = (Value::map(Map::new()).into(), vec![]);
         let (mut reason, mut _memory) = (None, None);
+        let is_gone = handle.is_abandoned();
         match finished {
             Ok((registered, finished)) => {
                 // Until the end is written.
@@ -220,6 +222,10 @@ impl Service {
             // Another run took its place, or its thread was deleted: the run did not fail.
             FinalRow::Fenced => {
                 tracing::debug!(run = %run.id, thread = %run.thread, "run superseded");
+                // Those who read a log are told by whoever looks for more of it.
+                if is_gone && !is_logged {
+                    handle.publisher.error(NOT_FOUND.0, NOT_FOUND.1);
+                }
                 return None;
             }
             FinalRow::HandedOver => return None,

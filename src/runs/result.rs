@@ -39,6 +39,9 @@ pub struct RunResult {
     pub memory: Option<ReadingMemory>,
 }
 
+/// Class and message of the error of a run that is not there.
+pub(super) const NOT_FOUND: (&str, &str) = ("HTTPException", "404: Run not found");
+
 impl RunResult {
     /// The result of a run that left nothing.
     pub fn empty(status: Status) -> Self {
@@ -70,9 +73,9 @@ impl RunResult {
         Some((text("error"), text("message")))
     }
 
-    /// There is no such run.
+    /// There is no such run: [`NOT_FOUND`].
     pub fn not_found() -> Self {
-        Self::failed("HTTPException", "404: Run not found")
+        Self::failed(NOT_FOUND.0, NOT_FOUND.1)
     }
 
     /// [`not_found`](Self::not_found) for those who wait for a result.

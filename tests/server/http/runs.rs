@@ -16,6 +16,7 @@ on_both_storages!(
     a_second_run_interrupts_the_first_when_asked,
     a_second_run_rolls_the_first_back_when_asked,
     deleting_a_thread_during_a_run_drops_both,
+    a_stream_whose_run_or_thread_is_deleted_ends_with_an_error,
     a_resumable_stream_is_replayed_after_the_last_seen_event,
     a_thread_is_busy_until_its_last_run_ends,
     a_join_that_was_left_waiting_runs_again_after_a_run_of_another_graph,
@@ -347,5 +348,35 @@ fn a_join_that_was_left_waiting_runs_again_after_a_run_of_another_graph(place: &
     run(json!({"assistant_id": "slow", "input": {"ms": 1}}));
     for count in [1222, 2333] {
         assert_eq!(run(json!({"assistant_id": "counter", "input": {}})), count);
+    }
+}
+
+/// Of a run that is executed, and of one that waits for its time.
+fn a_stream_whose_run_or_thread_is_deleted_ends_with_an_error(place: &Place) {
+    let (_server, client) = serve(place);
+    for of_run in [true, false] {
+        for later in [json!({}), json!({"after_seconds": 3600})] {
+            let thread = client.thread();
+            let waits = later["after_seconds"].is_number();
+            let body = test_support::talk::extend(slow(60_000, 2), later);
+            let run = test_support::talk::background(&client, &thread, &body);
+            let path = format!("/threads/{thread}/runs/{run}");
+            let mut open = client.open("GET", &format!("{path}/stream"), &[], b"");
+            if !waits {
+                test_support::talk::until("the run has begun", || {
+                    client.get(&path).json()["status"] == "running"
+                });
+            }
+            let gone = if of_run {
+                path
+            } else {
+                format!("/threads/{thread}")
+            };
+            assert_eq!(client.delete(&gone).status, 204);
+            let error = open.event_named("error");
+            let expected = json!({"error": "HTTPException", "message": "404: Run not found"});
+            assert_eq!(error.data, expected, "{gone}");
+            assert!(open.event().is_none());
+        }
     }
 }
