@@ -126,7 +126,6 @@ impl Service {
             (Status::Success, Outcome::Idle, None, slot);
         let (mut values, mut interrupts) = (Value::map(Map::new()).into(), vec![]);
         let (mut reason, mut _memory) = (None, None);
-        let is_gone = handle.is_abandoned();
         match finished {
             Ok((registered, finished)) => {
                 // Until the end is written.
@@ -144,11 +143,11 @@ impl Service {
                     Err(engine::Error::Cancelled) => {
                         status = Status::Interrupted;
                         outcome = Outcome::left_with(&finished.next);
-                        reason = handle.reason.lock().take();
+                        reason = handle.reason.lock().clone();
                     }
                     Err(failure) if self.was_cut(&failure, handle) => {
                         (status, outcome) = (Status::Interrupted, Outcome::Interrupted);
-                        reason = handle.reason.lock().take();
+                        reason = handle.reason.lock().clone();
                     }
                     Err(failure) => {
                         status = status_of(&failure);
@@ -171,7 +170,7 @@ impl Service {
                 };
                 if self.was_cut(&failure, handle) {
                     (status, outcome) = (Status::Interrupted, Outcome::Interrupted);
-                    reason = handle.reason.lock().take();
+                    reason = handle.reason.lock().clone();
                 } else {
                     status = status_of(&failure);
                     outcome = Outcome::Error;
@@ -223,7 +222,7 @@ impl Service {
             FinalRow::Fenced => {
                 tracing::debug!(run = %run.id, thread = %run.thread, "run superseded");
                 // Those who read a log are told by whoever looks for more of it.
-                if is_gone && !is_logged {
+                if handle.is_abandoned() && !is_logged {
                     handle.publisher.error(NOT_FOUND.0, NOT_FOUND.1);
                 }
                 return None;

@@ -85,15 +85,17 @@ impl StateUpdater {
         self.commit(clone, parent, depth, vec![], by, before).await
     }
 
-    /// The checkpoint of the root graph to which an edited state inside belongs: the head, so that the edit counts for
-    /// this branch. Below an earlier checkpoint it would belong to the branch or the thread that wrote what follows that,
-    /// which is another one behind a fork.
+    /// The checkpoint of the root graph to which an edited state inside belongs: that of the state itself, where this branch
+    /// has stored it, so that whoever goes on from a later checkpoint has the edit as well. What another branch or
+    /// thread has stored is theirs: there the edit belongs to the head.
     fn root_of(&self, old: Option<&Checkpoint>) -> Option<CheckpointId> {
         if self.ns.is_empty() {
-            None
-        } else {
-            self.slot.head.or(old.and_then(|old| old.root))
+            return None;
         }
+        let own = old.filter(|old| old.branch == self.slot.branch);
+        let stored = |old: &Checkpoint| old.root;
+        let root = own.and_then(stored).or(self.slot.head);
+        root.or_else(|| old.and_then(stored))
     }
 
     async fn load(&self, id: CheckpointId) -> Result<Option<Decoded>, Error> {

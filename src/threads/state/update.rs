@@ -24,7 +24,7 @@ use crate::{
         load::{self, StateMemory},
         messages::post::branch_off,
         read, resolve,
-        store::{SharedInside, ThreadRow, Tx, rows::Position},
+        store::{ThreadRow, Tx, rows::Position},
     },
     value::{Map, Value},
 };
@@ -330,14 +330,11 @@ impl Service {
             let above = load::weighed(&parts.saver, slot.tree, &ns, above, 0).await?;
             memory.take(above.weight())?;
         }
-        // The copy was made of what graphs inside had stored before the original.
-        let shared = found
+        // A copy begins with what graphs inside had when the original was made.
+        let original = found
             .as_ref()
             .filter(|_| ns.is_empty() && copies(&supersteps));
-        let shared = shared.map(|original| SharedInside {
-            source: original.checkpoint.branch,
-            creation: original.checkpoint.id,
-        });
+        let original = original.map(|found| (found.checkpoint.parent, found.checkpoint.branch));
         let newest = match (ns.is_empty(), at) {
             (true, _) => slot.head,
             (false, Some(_)) => {
@@ -383,7 +380,10 @@ impl Service {
                 return Err(self.edit_error(thread.id, slot, error.into()).await);
             }
         }
-        if let Some(shared) = shared.filter(|_| edited.slot.branch != slot.branch) {
+        if let Some((Some(parent), branch)) = original
+            && edited.slot.branch != slot.branch
+            && let Some(shared) = tx.inside(slot.tree, parent, branch).await?
+        {
             tx.share_inside(slot.tree, edited.slot.branch, shared)
                 .await?;
         }

@@ -53,13 +53,13 @@ WITH x AS (INSERT INTO trees (tree_id, owner) VALUES ($1, $2))
 INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, config, owner)
 SELECT $1, $1, active_branch_id, metadata, config, $2 FROM threads WHERE thread_id = $3";
 
-/// States inside that a fork shares where it begins are its own in the copy, where the branch is not that stored them.
+/// States inside that a fork shares where it begins are in the copy those of its branch's source, since further ones are not there.
 const CHECKPOINTS: &str = "
 WITH RECURSIVE shared AS (
-  SELECT b.branch_id AS own, b.source_branch_id AS id, b.creation_id AS creation, 1 AS n FROM branches b
+  SELECT b.source_branch_id AS source, b.source_branch_id AS id, b.creation_id AS creation, 1 AS n FROM branches b
    WHERE b.tree_id = $1 AND b.thread_id = $5 AND b.creation_id IS NOT NULL
   UNION ALL
-  SELECT a.own, s.source_branch_id, LEAST(a.creation, s.creation_id), a.n + 1 FROM shared a CROSS JOIN LATERAL (
+  SELECT a.source, s.source_branch_id, LEAST(a.creation, s.creation_id), a.n + 1 FROM shared a CROSS JOIN LATERAL (
     SELECT s.source_branch_id, s.creation_id FROM branches s WHERE s.tree_id = $1 AND s.branch_id = a.id
        AND s.creation_id IS NOT NULL LIMIT 1) s),
 others AS (
@@ -67,16 +67,16 @@ others AS (
 INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, thread_id, branch_id, root_checkpoint_id,
        last_node_id, run_id, source, step, checkpoint, blob_versions, metadata, created_at, run_supersteps, graph_id, assistant_id,
        result_task, result_header, result)
-SELECT $2, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.depth, $2, COALESCE(h.own, c.branch_id), c.root_checkpoint_id,
+SELECT $2, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.depth, $2, COALESCE(h.source, c.branch_id), c.root_checkpoint_id,
        c.last_node_id, c.run_id, c.source, c.step, c.checkpoint, c.blob_versions, c.metadata, c.created_at, c.run_supersteps,
        c.graph_id, c.assistant_id, c.result_task, c.result_header, c.result FROM (
     SELECT c.* FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns = '' AND c.checkpoint_id = ANY($3)
     UNION ALL
     SELECT c.* FROM checkpoints c WHERE c.tree_id = $1 AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = ANY($3)) c
-  LEFT JOIN LATERAL (SELECT h.own FROM others h WHERE h.id = c.branch_id AND c.checkpoint_id < h.creation
+  LEFT JOIN LATERAL (SELECT h.source FROM others h WHERE h.id = c.branch_id AND c.checkpoint_id < h.creation
        AND c.checkpoint_ns <> '' AND c.root_checkpoint_id = (SELECT t.fork_checkpoint_id FROM threads t WHERE t.thread_id = $5)
      ORDER BY h.n LIMIT 1) h ON true
- WHERE CASE WHEN c.checkpoint_ns = '' THEN true WHEN c.branch_id IN (SELECT unnest($4::uuid[])) THEN true WHEN h.own IS NOT NULL THEN true
+ WHERE CASE WHEN c.checkpoint_ns = '' THEN true WHEN c.branch_id IN (SELECT unnest($4::uuid[])) THEN true WHEN h.source IS NOT NULL THEN true
          ELSE (SELECT 1 FROM checkpoint_writes w WHERE w.tree_id = $1 AND w.checkpoint_ns = c.checkpoint_ns
              AND w.checkpoint_id = c.checkpoint_id AND w.branch_id = ANY ($4) AND w.idx = -3 LIMIT 1) IS NOT NULL END";
 

@@ -60,8 +60,7 @@ pub(in super::super) fn copy_thread(
 /// Tables of one copy, empty.
 pub(in crate::storage::sqlite) const TABLES: &str = "CREATE TEMP TABLE IF NOT EXISTS copy_seen (id BLOB PRIMARY KEY) WITHOUT ROWID; \
      CREATE TEMP TABLE IF NOT EXISTS copy_owners (id BLOB PRIMARY KEY) WITHOUT ROWID; \
-     CREATE TEMP TABLE IF NOT EXISTS copy_shared (own BLOB, id BLOB, creation BLOB, n INTEGER, \
-       PRIMARY KEY (id, own)) WITHOUT ROWID; \
+     CREATE TEMP TABLE IF NOT EXISTS copy_shared (source BLOB, id BLOB, creation BLOB, n INTEGER); \
      CREATE TEMP TABLE IF NOT EXISTS copy_values (ns TEXT, channel TEXT, version TEXT, \
        PRIMARY KEY (ns, channel, version)) WITHOUT ROWID; \
      DELETE FROM temp.copy_seen; DELETE FROM temp.copy_owners; DELETE FROM temp.copy_shared; \
@@ -88,13 +87,13 @@ fn visible(db: &Connection, tree: TreeId, thread: ThreadId) -> Result<usize> {
          UNION SELECT c.branch_id FROM temp.copy_seen s CROSS JOIN checkpoints c \
            ON c.tree_id = ?1 AND c.checkpoint_ns = '' AND c.checkpoint_id = s.id",
         "INSERT INTO temp.copy_shared \
-         WITH RECURSIVE shared (own, id, creation, n) AS ( \
-           SELECT branch_id, source_branch_id, creation_id, 1 FROM branches INDEXED BY sqlite_autoindex_branches_2 \
+         WITH RECURSIVE shared (source, id, creation, n) AS ( \
+           SELECT source_branch_id, source_branch_id, creation_id, 1 FROM branches INDEXED BY sqlite_autoindex_branches_2 \
             WHERE tree_id = ?1 AND thread_id = ?2 AND creation_id IS NOT NULL \
            UNION ALL \
-           SELECT a.own, s.source_branch_id, min(a.creation, s.creation_id), a.n + 1 FROM shared a CROSS JOIN branches s \
+           SELECT a.source, s.source_branch_id, min(a.creation, s.creation_id), a.n + 1 FROM shared a CROSS JOIN branches s \
              ON s.tree_id = ?1 AND s.branch_id = a.id AND s.creation_id IS NOT NULL) \
-         SELECT own, id, creation, n FROM shared WHERE id NOT IN ( \
+         SELECT source, id, creation, n FROM shared WHERE id NOT IN ( \
            SELECT branch_id FROM branches INDEXED BY sqlite_autoindex_branches_2 WHERE tree_id = ?1 AND thread_id = ?2)",
     ] {
         db.prepare_cached(sql)?.execute(params![tree, thread])?;
@@ -118,8 +117,8 @@ fn insert_thread(db: &Connection, from: ThreadId, new: &NewCopy, now: Timestamp)
     Ok(())
 }
 
-/// From the tree `?1` and its thread `?2` to the tree `?3`, at `?4`. States inside that a fork shares where it begins are its
-/// own in the copy, where the branch is not that stored them.
+/// From the tree `?1` and its thread `?2` to the tree `?3`, at `?4`. States inside that a fork shares where it begins are in
+/// the copy those of its branch's source, since further ones are not there.
 const ROWS: [&str; 6] = [
     "INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, \
      thread_id, branch_id, root_checkpoint_id, last_node_id, run_id, source, step, checkpoint, \
@@ -137,7 +136,7 @@ const ROWS: [&str; 6] = [
      metadata, created_at, run_supersteps, blob_versions, graph_id, assistant_id, result_task, \
      result_header, result) \
      SELECT ?3, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.depth, ?3, \
-       coalesce((SELECT h.own FROM temp.copy_shared h WHERE h.id = c.branch_id AND c.checkpoint_id < h.creation \
+       coalesce((SELECT h.source FROM temp.copy_shared h WHERE h.id = c.branch_id AND c.checkpoint_id < h.creation \
          AND c.root_checkpoint_id = (SELECT t.fork_checkpoint_id FROM threads t WHERE t.thread_id = ?2) \
          ORDER BY h.n LIMIT 1), c.branch_id), c.root_checkpoint_id, c.last_node_id, c.run_id, c.source, c.step, \
        c.checkpoint, c.metadata, c.created_at, c.run_supersteps, c.blob_versions, c.graph_id, \
