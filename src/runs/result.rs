@@ -73,7 +73,7 @@ impl RunResult {
         Some((text("error"), text("message")))
     }
 
-    /// There is no such run: [`NOT_FOUND`].
+    /// There is no such run.
     pub fn not_found() -> Self {
         Self::failed(NOT_FOUND.0, NOT_FOUND.1)
     }
