@@ -221,7 +221,8 @@ fn pass_breakpoints(execution: &mut Execution) {
 
 /// New input: tasks that were waiting are discarded, then the input is applied.
 async fn take_input(execution: &mut Execution, input: Value) -> Result<(), Error> {
-    // Of all nodes: channels that another graph has written on the thread since say nothing of those that wait here.
+    // Every node is looked at, not only those that the channels of the last checkpoint start: another graph may have written
+    // that checkpoint.
     execution.updated = None;
     let discarded = execution.plan();
     let node: Arc<str> = INPUT.into();

@@ -188,7 +188,8 @@ impl Drawing {
         }));
     }
 
-    /// The only node to which no edge leads, in one of both directions, when another one is left out with its edges.
+    /// The one node that no edge reaches; `None` if several are not reached, or none. The node `without` is left out, and so
+    /// are the edges that begin at it.
     fn only_origin(&self, without: Option<&str>, direction: Direction) -> Option<&str> {
         let stays = |name: &str| without != Some(name);
         let is_reached = |name: &str| {
@@ -201,7 +202,7 @@ impl Drawing {
         origins.next().is_none().then_some(origin)
     }
 
-    /// What is behind a node in one of both directions, if one edge alone leads there and none leads to it from others.
+    /// The node behind another one, if a single edge leads there and no node but that one leads to it.
     fn behind(&self, node: &str, direction: Direction) -> Option<&str> {
         let edges = self.edges.iter().map(direction);
         let alone = edges.filter(|(from, _)| *from == node).count() == 1;

@@ -190,12 +190,13 @@ pub(super) async fn share_inside(
     if from.head != Some(base.id) || tx.inside(from.tree, base.id, from.id).await?.is_none() {
         return Ok(());
     }
-    let open = tx.open_runs(from.tree, from.thread).await?;
-    if (open.iter()).any(|run| run.running && run.branch == Some(from.id)) {
-        return Ok(());
-    }
+    // From here on no run begins there.
     let locked = tx.lock_branch(from.tree, from.id).await?;
     if locked.is_none_or(|branch| branch.head != Some(base.id)) {
+        return Ok(());
+    }
+    let open = tx.open_runs(from.tree, from.thread).await?;
+    if (open.iter()).any(|run| run.running && run.branch == Some(from.id)) {
         return Ok(());
     }
     // What was being stored is there by now.

@@ -56,7 +56,8 @@ pub struct Inside {
     at: At,
     /// The branch whose pending writes count.
     branch: BranchId,
-    /// Nobody else's do where it has none: it is the state of that branch as it is now, not a record of the past.
+    /// The states are those of that branch as they are now: writes of other branches never count. In a record of the past
+    /// they do where the branch has none.
     live: bool,
 }
 

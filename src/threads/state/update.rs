@@ -330,7 +330,7 @@ impl Service {
             let above = load::weighed(&parts.saver, slot.tree, &ns, above, 0).await?;
             memory.take(above.weight())?;
         }
-        // A copy begins with what graphs inside had when the original was made.
+        // The copy goes on from what graphs inside have stored for the original, later edits included.
         let original = found
             .as_ref()
             .filter(|_| ns.is_empty() && copies(&supersteps));

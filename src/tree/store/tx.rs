@@ -97,15 +97,15 @@ pub trait Tx: Read {
         from: BranchId,
         to: BranchId,
     ) -> Result<(), Error>;
-    /// What graphs inside have stored below `base` that `from` goes on from there, where `base` is its head: for
-    /// [`share_inside`](Self::share_inside). `None` where there is nothing.
+    /// The states of graphs inside that `from` has stored at `base`, which is its head, or shares there itself: what a new
+    /// branch at `base` may [share](Self::share_inside). `None` where there are none.
     async fn inside(
         &mut self,
         tree: TreeId,
         base: CheckpointId,
         from: BranchId,
     ) -> Result<Option<SharedInside>, Error>;
-    /// Lets the new branch `to` go on from what graphs inside have stored, as the branch does whose states these are.
+    /// Sets `source` and `creation_id` of the new branch `to`, so that its runs and reads find these states.
     async fn share_inside(
         &mut self,
         tree: TreeId,

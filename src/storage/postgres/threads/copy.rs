@@ -53,7 +53,9 @@ WITH x AS (INSERT INTO trees (tree_id, owner) VALUES ($1, $2))
 INSERT INTO threads (thread_id, tree_id, active_branch_id, metadata, config, owner)
 SELECT $1, $1, active_branch_id, metadata, config, $2 FROM threads WHERE thread_id = $3";
 
-/// States inside that a fork shares where it begins are in the copy those of its branch's source, since further ones are not there.
+/// States inside that a fork shares at the checkpoint where it begins may be those of a branch further up. In the copy they
+/// belong to the source of the fork's own branch: rows of branches are copied of this thread alone, so that nothing would
+/// lead further up.
 const CHECKPOINTS: &str = "
 WITH RECURSIVE shared AS (
   SELECT b.source_branch_id AS source, b.source_branch_id AS id, b.creation_id AS creation, 1 AS n FROM branches b

@@ -117,8 +117,10 @@ fn insert_thread(db: &Connection, from: ThreadId, new: &NewCopy, now: Timestamp)
     Ok(())
 }
 
-/// From the tree `?1` and its thread `?2` to the tree `?3`, at `?4`. States inside that a fork shares where it begins are in
-/// the copy those of its branch's source, since further ones are not there.
+/// From the tree `?1` and its thread `?2` to the tree `?3`, at `?4`.
+/// States inside that a fork shares at the checkpoint where it begins may be those of a branch further up. In the copy they
+/// belong to the source of the fork's own branch: rows of branches are copied of this thread alone, so that nothing would
+/// lead further up.
 const ROWS: [&str; 6] = [
     "INSERT INTO checkpoints (tree_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, depth, \
      thread_id, branch_id, root_checkpoint_id, last_node_id, run_id, source, step, checkpoint, \
