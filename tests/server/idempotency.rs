@@ -412,19 +412,14 @@ fn a_stateless_run_whose_creator_was_killed_is_found_again(place: &Place) {
     waiting.join().ok();
     server.restart();
     let client = Client::of(&server);
-    let again = thread::spawn(move || post(&client, "/runs/wait", "k", &body));
-    // On Postgres the lease of the dead process has to lapse before anybody may answer; nothing shows
-    // that the repeated request waits for the run, which takes its thread with it when it ends.
-    thread::sleep(std::time::Duration::from_millis(2000));
+    // The head of the answer comes when the repeated request waits for the run, which takes its thread with it when it
+    // ends. On Postgres the lease of the dead process has to lapse before that.
+    let (headers, text) = ([("idempotency-key", "k")], body.to_string());
+    let mut again = client.open("POST", "/runs/wait", &headers, text.as_bytes());
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
     std::fs::write(&gate, "").unwrap();
-    let answer = again.join().unwrap();
-    assert_eq!(answer.header("idempotency-replayed"), Some("true"));
-    assert_eq!(
-        answer.json()["done"],
-        json!(["quick", "stuck"]),
-        "{}",
-        answer.text()
-    );
+    let answer: Value = serde_json::from_slice(&again.rest()).unwrap();
+    assert_eq!(answer["done"], json!(["quick", "stuck"]), "{answer}");
     assert_eq!(traces(), "quick\n", "one run");
 }
 

@@ -1,5 +1,5 @@
 //! Several processes on one Postgres database.
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use test_support::client::Client;
@@ -10,8 +10,13 @@ use test_support::talk::{self, background, ok, until, with};
 
 /// Two servers on one database, and a client of each.
 fn two() -> (Place, [Server; 2], [Client; 2]) {
+    two_of("reference_server")
+}
+
+/// The same of another server. Neither takes over runs of the other one when that only waits for a processor.
+fn two_of(example: &str) -> (Place, [Server; 2], [Client; 2]) {
     let place = Place::postgres();
-    let setup = Setup::example("reference_server").env("BACKSTITCH_LEASE", "2");
+    let setup = Setup::example(example).env("BACKSTITCH_LEASE", "6");
     let one = place.start(setup);
     let two = one.replica();
     let clients = [Client::of(&one), Client::of(&two)];
@@ -21,6 +26,22 @@ fn two() -> (Place, [Server; 2], [Client; 2]) {
 /// A slow run whose every step is on disk before the next.
 fn slow(ms: u64, ticks: u64) -> Value {
     with(talk::slow(ms, ticks), "durability", "sync")
+}
+
+/// A run of `faulty_server` that goes on until somebody makes this file, and whose every step is on disk before the next.
+fn pair(server: &Server, gate: &str) -> Value {
+    let [gate, trace] = [gate, "trace"].map(|name| server.folder().join(name));
+    json!({
+        "assistant_id": "pair",
+        "input": {"gate": gate, "trace": trace},
+        "stream_mode": ["values", "custom"],
+        "durability": "sync",
+    })
+}
+
+/// Lets such a run go on.
+fn open_gate(server: &Server, gate: &str) {
+    std::fs::write(server.folder().join(gate), "").unwrap();
 }
 
 #[test]
@@ -37,25 +58,29 @@ fn a_thread_goes_on_at_any_process() {
 
 #[test]
 fn one_thread_has_one_run_at_a_time_over_all_processes() {
-    let (_place, _servers, [one, two]) = two();
+    let (_place, servers, [one, two]) = two_of("faulty_server");
     let thread = one.thread();
-    let mut open = one.open_stream(&thread, &slow(1000, 2));
-    open.event_named("custom");
-    let mut second = slow(1, 1);
+    let body = pair(&servers[0], "gate");
+    let first = background(&one, &thread, &body);
+    until("it is executed", || {
+        !talk::result_of(&one, &thread, "quick").is_null()
+    });
+    let mut second = body;
     second["multitask_strategy"] = json!("reject");
     two.post(&format!("/threads/{thread}/runs"), &second)
         .refused(409);
     second["multitask_strategy"] = json!("enqueue");
     let queued = two.post(&format!("/threads/{thread}/runs"), &second).json();
     assert_eq!(queued["status"], "pending");
+    open_gate(&servers[0], "gate");
     assert_eq!(
         two.end_of(&thread, queued["run_id"].as_str().unwrap()),
         "success"
     );
-    assert_eq!(one.end_of(&thread, &open.run()), "success");
+    assert_eq!(one.end_of(&thread, &first), "success");
     assert_eq!(
-        two.state(&thread)["values"]["seen"],
-        json!(["work", "rest", "work", "rest"])
+        two.state(&thread)["values"]["done"],
+        json!(["quick", "stuck", "quick", "stuck"])
     );
 }
 
@@ -151,7 +176,11 @@ fn a_process_that_freezes_for_less_than_its_lease_keeps_its_runs() {
 
 #[test]
 fn a_process_whose_lease_has_lapsed_and_that_renews_it_before_others_look_keeps_its_runs() {
-    let (place, servers, [one, two]) = two();
+    let place = Place::postgres();
+    // The other process looks for lost runs often, and this one has time enough to renew its lease.
+    let setup = |lease: &str| Setup::example("reference_server").env("BACKSTITCH_LEASE", lease);
+    let servers = [place.start(setup("6")), place.start(setup("2"))];
+    let [one, two] = [Client::of(&servers[0]), Client::of(&servers[1])];
     let thread = one.thread();
     let mut open = one.open_stream(&thread, &slow(100, 60));
     open.event_named("custom");
@@ -217,17 +246,18 @@ fn a_stream_ends_with_its_run_whichever_process_executes_it() {
 
 #[test]
 fn a_stream_joined_at_another_process_tells_how_the_run_ends() {
-    let (_place, _servers, [one, two]) = two();
+    let (_place, servers, [one, two]) = two_of("faulty_server");
     let thread = one.thread();
-    let mut open = one.open_stream(&thread, &slow(1000, 3));
-    open.event_named("custom");
+    let mut open = one.open_stream(&thread, &pair(&servers[0], "gate"));
+    open.event().unwrap();
     let path = format!("/threads/{thread}/runs/{}/stream", open.run());
     let mut joined = two.open("GET", &path, &[], b"");
+    open_gate(&servers[0], "gate");
     let told: Vec<_> = std::iter::from_fn(|| joined.event()).collect();
     let names: Vec<&str> = told.iter().map(|event| &*event.name).collect();
     assert_eq!(names, ["metadata", "values"]);
     assert_eq!(told[0].data["run_id"], open.run());
-    assert_eq!(told[1].data["seen"], json!(["work", "rest"]));
+    assert_eq!(told[1].data["done"], json!(["quick", "stuck"]));
     // Of one that has ended there is nothing more to come.
     let mut joined = two.open("GET", &path, &[], b"");
     assert_eq!(joined.event(), None);
@@ -235,19 +265,25 @@ fn a_stream_joined_at_another_process_tells_how_the_run_ends() {
 
 #[test]
 fn who_waits_at_another_process_gets_what_the_run_left_on_its_branch() {
-    let (_place, _servers, [one, two]) = two();
+    let (_place, servers, [one, two]) = two_of("faulty_server");
     let thread = one.thread();
-    one.run(&thread, &slow(1, 1));
+    open_gate(&servers[0], "first");
+    one.run(&thread, &pair(&servers[0], "first"));
     let side = json!({"name": "side", "activate": false});
     ok(one.post(&format!("/threads/{thread}/branches"), &side), 201);
-    let mut open = one.open_stream(&thread, &with(slow(500, 4), "branch", "side"));
-    open.event_named("custom");
+    let body = with(pair(&servers[0], "gate"), "branch", "side");
+    let mut open = one.open_stream(&thread, &body);
+    open.event().unwrap();
     let path = format!("/threads/{thread}/runs/{}", open.run());
     let mut joined = two.open("GET", &format!("{path}/stream"), &[], b"");
-    let values = ok(two.get(&format!("{path}/join")), 200);
-    assert_eq!(values["seen"].as_array().unwrap().len(), 4, "{values}");
+    // Its head is there as soon as it waits.
+    let mut waiting = two.open("GET", &format!("{path}/join"), &[], b"");
+    assert_eq!(waiting.status, 200);
+    open_gate(&servers[0], "gate");
+    let values: Value = serde_json::from_slice(&waiting.rest()).unwrap();
+    assert_eq!(values["done"].as_array().unwrap().len(), 4, "{values}");
     assert_eq!(joined.event_named("values").data, values);
-    let shown = two.state(&thread)["values"]["seen"].clone();
+    let shown = two.state(&thread)["values"]["done"].clone();
     assert_eq!(shown.as_array().unwrap().len(), 2, "{shown}");
 }
 
@@ -258,7 +294,7 @@ fn who_waits_at_another_process_gets_nothing_of_a_later_run() {
     let mut open = one.open_stream(&thread, &slow(200, 4));
     open.event_named("custom");
     let path = format!("/threads/{thread}/runs/{}/join", open.run());
-    let next = background(&one, &thread, &slow(100, 30));
+    let next = background(&one, &thread, &slow(100, 3000));
     let values = ok(two.get(&path), 200);
     assert_eq!((&values["ms"], &values["ticks"]), (&json!(200), &json!(4)));
     let cancel = format!("/threads/{thread}/runs/{next}/cancel?wait=true&action=rollback");
@@ -268,6 +304,14 @@ fn who_waits_at_another_process_gets_nothing_of_a_later_run() {
 #[test]
 fn cancelling_at_another_process_waits_until_the_run_has_stored_its_work_and_ended() {
     let (_place, _servers, [one, two]) = two();
+    // A machine that is too slow for that once is so not each time.
+    let in_time = (0..10).any(|_| is_cancelled_in_time(&one, &two));
+    assert!(in_time, "the run stores its work in time once");
+}
+
+/// False if that takes so long that the run may be ended without its work: a second until the other process learns of
+/// it, and two until it has stored it.
+fn is_cancelled_in_time(one: &Client, two: &Client) -> bool {
     let thread = one.thread();
     // Its state is stored when it ends and not before: a run that is cut off has none.
     let body = with(talk::slow(6000, 1), "durability", "exit");
@@ -280,7 +324,11 @@ fn cancelling_at_another_process_waits_until_the_run_has_stored_its_work_and_end
     open.event_named("values");
     let run = open.run();
     let cancel = format!("/threads/{thread}/runs/{run}/cancel?wait=1");
+    let begin = Instant::now();
     let answer = two.send("POST", &cancel, &[], b"");
+    if begin.elapsed() >= Duration::from_secs(3) {
+        return false;
+    }
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.json()["seen"], json!(["before"]));
     let row = two.get(&format!("/threads/{thread}/runs/{run}")).json();
@@ -293,6 +341,7 @@ fn cancelling_at_another_process_waits_until_the_run_has_stored_its_work_and_end
         assert!(["custom", "values"].contains(&&*event.name), "{event:?}");
     }
     two.send("POST", &cancel, &[], b"").refused(404);
+    true
 }
 
 #[test]

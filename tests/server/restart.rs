@@ -130,6 +130,12 @@ fn soon_replaced(place: &Place, example: &str) -> (Server, Client) {
     (server, client)
 }
 
+/// A run one of whose two nodes waits until somebody makes the file `gate` in the folder of the server.
+fn pair(server: &Server) -> Value {
+    let [gate, trace] = ["gate", "trace"].map(|name| server.folder().join(name));
+    json!({"assistant_id": "pair", "input": {"gate": gate, "trace": trace}})
+}
+
 fn a_run_that_a_crash_cut_off_is_taken_up_where_it_stopped(place: &Place) {
     let (mut server, client) = soon_replaced(place, "reference_server");
     let thread = client.thread();
@@ -189,15 +195,21 @@ fn runs_that_waited_behind_a_cut_off_run_are_executed_after_it(place: &Place) {
 }
 
 fn a_stored_request_that_cannot_be_read_fails_its_run_and_no_other(place: &Place) {
-    let (mut server, client) = soon_replaced(place, "reference_server");
+    let (mut server, client) = soon_replaced(place, "faulty_server");
     let threads = [(); 2].map(|()| client.thread());
+    // None of them ends before the gate is there.
+    let gate = server.folder().join("gate");
+    let body = pair(&server);
     let runs = threads.each_ref().map(|thread| {
-        let mut open = client.open_stream(thread, &slow(300, 3));
-        open.event_named("custom");
-        let queued = [(); 2].map(|()| background(&client, thread, &slow(1, 1)));
-        (open.run(), queued)
+        let run = background(&client, thread, &body);
+        until("it is executed", || {
+            !talk::result_of(&client, thread, "quick").is_null()
+        });
+        let queued = [(); 2].map(|()| background(&client, thread, &body));
+        (run, queued)
     });
     server.kill();
+    std::fs::write(&gate, "").unwrap();
     let [(first, _), (_, [second_queued, _])] = &runs;
     // One that was executed, and one that waits behind another.
     for run in [first, second_queued] {
@@ -229,8 +241,7 @@ fn what_a_task_wrote_before_a_crash_is_kept_and_not_done_again(place: &Place) {
     let (mut server, client) = soon_replaced(place, "faulty_server");
     let thread = client.thread();
     let [gate, trace] = ["gate", "trace"].map(|name| server.folder().join(name));
-    let body = json!({"assistant_id": "pair", "input": {"gate": gate, "trace": trace}});
-    let open = client.open_stream(&thread, &body);
+    let open = client.open_stream(&thread, &pair(&server));
     let run = open.run();
     let result = |client: &Client| talk::result_of(client, &thread, "quick");
     until("the result of the quick node is stored", || {
@@ -280,13 +291,14 @@ fn a_shutdown_lets_runs_finish_and_ends_streams_cleanly(place: &Place) {
 }
 
 fn a_shutdown_hands_over_what_does_not_end_in_time(place: &Place) {
-    let setup = Setup::example("reference_server").env("BACKSTITCH_LEASE", "3");
+    let setup = Setup::example("faulty_server").env("BACKSTITCH_LEASE", "3");
     let mut server = place.start(setup.env("BACKSTITCH_DRAIN", "0"));
     let client = Client::of(&server);
     let thread = client.thread();
+    let body = with(pair(&server), "durability", "sync");
     let waiting = {
         let (client, thread) = (client.clone(), thread.clone());
-        std::thread::spawn(move || client.run(&thread, &slow(1500, 1)))
+        std::thread::spawn(move || client.run(&thread, &body))
     };
     let runs = format!("/threads/{thread}/runs");
     let run = loop {
@@ -303,11 +315,12 @@ fn a_shutdown_hands_over_what_does_not_end_in_time(place: &Place) {
     }
     let told = waiting.join().unwrap();
     assert_eq!(told["__error__"]["error"], "ServerShutdown", "{told}");
+    std::fs::write(server.folder().join("gate"), "").unwrap();
     let client = Client::of(&server);
     assert_eq!(client.end_of(&thread, &run), "success");
     assert_eq!(
-        client.state(&thread)["values"]["seen"],
-        json!(["work", "rest"])
+        client.state(&thread)["values"]["done"],
+        json!(["quick", "stuck"])
     );
 }
 

@@ -1,6 +1,7 @@
 //! A server that is asked to stop: its open streams, the clients that come back, and impatience.
 
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -107,7 +108,7 @@ fn the_python_client_comes_back_to_the_server_that_takes_over(place: &Place) {
     let url = server.base_url().to_owned();
     let mut script = python.script("comes_back.py");
     let mut script = script
-        .args([&*url, "20"])
+        .args([&*url, "60"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -131,16 +132,25 @@ fn the_python_client_comes_back_to_the_server_that_takes_over(place: &Place) {
 
 fn runs_go_on_for_as_long_as_a_server_drains_and_longer_ones_are_handed_over(place: &Place) {
     let drain = Duration::from_secs(4);
-    let setup = Setup::example("reference_server").env("BACKSTITCH_DRAIN", "4");
+    let setup = Setup::example("faulty_server").env("BACKSTITCH_DRAIN", "4");
     let mut server = place.start(setup);
     let client = Client::of(&server);
-    let mut short = client.open_stream(&client.thread(), &slow(1500, 1));
+    // Each goes on until somebody makes its gate.
+    let [gate, never, trace] = ["gate", "never", "trace"].map(|name| server.folder().join(name));
+    let until_there = |gate: &Path| {
+        let input = json!({"gate": gate, "trace": trace});
+        json!({"assistant_id": "pair", "input": input, "stream_mode": ["values"]})
+    };
+    let mut short = client.open_stream(&client.thread(), &until_there(&gate));
+    short.event().unwrap();
     let thread = client.thread();
-    let mut long = client.open_stream(&thread, &slow(3_600_000, 1));
+    let mut long = client.open_stream(&thread, &until_there(&never));
     long.event().unwrap();
     let run = long.run();
     let begin = Instant::now();
     server.signal("TERM");
+    until("it drains", || server.output().contains("draining"));
+    std::fs::write(&gate, "").unwrap();
     let shown: Vec<_> = std::iter::from_fn(|| short.event()).collect();
     assert_eq!(shown.last().unwrap().name, "values", "{shown:?}");
     assert!(long.breaks());

@@ -1,6 +1,7 @@
 //! Edits of states: commands in place of values, many at once, graphs that are not there.
 
 use super::*;
+use test_support::gate::{Gate, reached};
 use test_support::on_both_storages;
 use test_support::server::Setup;
 use test_support::talk::{background, code, create, extend, ok, turn, until, user};
@@ -155,7 +156,9 @@ fn a_run_that_was_created_during_an_edit_refuses_it(place: &Place) {
     let thread = client.thread();
     client.run(&thread, &turn("hi"));
     // An edit waits when its state has been computed, and nothing is locked yet.
-    server.restart_with("FAILPOINTS", "threads.before_edit=sleep(3000)");
+    let gate = Gate::new();
+    server.restart_with("FAILPOINTS", &gate.at("threads.before_edit"));
+    let closed = gate.close();
     let client = Client::of(&server);
     let history = || client.get(&format!("/threads/{thread}/history")).json();
     let before = history();
@@ -163,14 +166,13 @@ fn a_run_that_was_created_during_an_edit_refuses_it(place: &Place) {
     let path = format!("/threads/{thread}/state");
     std::thread::scope(|scope| {
         let edit = scope.spawn(|| client.post(&path, &values));
-        until("the edit is about to be written", || {
-            server.output().contains("a fail point was reached")
-        });
+        until("the edit is about to be written", || reached(&server) > 0);
         background(
             &client,
             &thread,
             &extend(turn("later"), json!({"after_seconds": 1000})),
         );
+        drop(closed);
         assert_eq!(code(edit.join().unwrap(), 409), "branch_busy");
     });
     assert_eq!(history(), before, "nothing was written");

@@ -2,6 +2,7 @@
 
 use super::*;
 use test_support::on_both_storages;
+use test_support::server::{Server, Setup};
 
 on_both_storages!(
     the_run_row_is_final_before_the_stream_ends,
@@ -162,27 +163,37 @@ fn a_stateless_run_is_kept_when_asked(place: &Place) {
     assert_eq!(client.state(thread)["values"]["count"], 1111);
 }
 
+/// A server, a client of it, and a run there that goes on until somebody makes the file `gate` in the folder of the server.
+fn held(place: &Place) -> (Server, Client, Value) {
+    let server = place.start(Setup::example("faulty_server"));
+    let client = Client::of(&server);
+    let [gate, trace] = ["gate", "trace"].map(|name| server.folder().join(name));
+    let body = json!({"assistant_id": "pair", "input": {"gate": gate, "trace": trace}});
+    (server, client, body)
+}
+
 fn enqueued_runs_execute_in_the_order_they_came(place: &Place) {
-    let (_server, client) = serve(place);
+    let (server, client, mut body) = held(place);
     let thread = client.thread();
     let runs = format!("/threads/{thread}/runs");
-    let first = client.post(&runs, &slow(300, 1)).json();
+    let first = client.post(&runs, &body).json();
     let mut ids = vec![first["run_id"].as_str().unwrap().to_owned()];
     for text in ["a", "b", "c", "d"] {
-        let body = json!({"assistant_id": "slow", "input": {"ms": 5, "ticks": 1, "seen": [text]}});
+        body["input"]["done"] = json!([text]);
         let run = client.post(&runs, &body).json();
         assert_eq!(run["status"], "pending");
         ids.push(run["run_id"].as_str().unwrap().to_owned());
     }
+    std::fs::write(server.folder().join("gate"), "").unwrap();
     for id in &ids {
         assert_eq!(client.end_of(&thread, id), "success");
     }
-    let seen = client.state(&thread)["values"]["seen"].clone();
+    let done = client.state(&thread)["values"]["done"].clone();
     let expected = json!([
-        "work", "rest", "a", "work", "rest", "b", "work", "rest", "c", "work", "rest", "d", "work",
-        "rest"
+        "quick", "stuck", "a", "quick", "stuck", "b", "quick", "stuck", "c", "quick", "stuck", "d",
+        "quick", "stuck"
     ]);
-    assert_eq!(seen, expected);
+    assert_eq!(done, expected);
     let listed = client.get(&runs).json();
     let listed: Vec<&str> = listed
         .as_array()
@@ -195,11 +206,11 @@ fn enqueued_runs_execute_in_the_order_they_came(place: &Place) {
 }
 
 fn a_second_run_is_refused_when_asked(place: &Place) {
-    let (_server, client) = serve(place);
+    let (server, client, body) = held(place);
     let thread = client.thread();
-    let mut first = client.open_stream(&thread, &slow(1000, 2));
-    first.event_named("custom");
-    let second = with(slow(1, 1), "multitask_strategy", "reject");
+    let mut first = client.open_stream(&thread, &body);
+    first.event().unwrap();
+    let second = with(body, "multitask_strategy", "reject");
     for door in ["", "/stream", "/wait"] {
         let detail = client
             .post(&format!("/threads/{thread}/runs{door}"), &second)
@@ -207,6 +218,7 @@ fn a_second_run_is_refused_when_asked(place: &Place) {
         assert!(detail.contains("already running a task"), "{detail}");
     }
     let run = first.run();
+    std::fs::write(server.folder().join("gate"), "").unwrap();
     while first.event().is_some() {}
     assert_eq!(client.end_of(&thread, &run), "success");
     let runs = client.get(&format!("/threads/{thread}/runs")).json();
@@ -216,8 +228,8 @@ fn a_second_run_is_refused_when_asked(place: &Place) {
         "a refused run leaves no row"
     );
     assert_eq!(
-        client.run(&thread, &second)["seen"],
-        json!(["work", "rest", "work", "rest"])
+        client.run(&thread, &second)["done"],
+        json!(["quick", "stuck", "quick", "stuck"])
     );
 }
 

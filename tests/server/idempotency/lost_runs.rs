@@ -37,7 +37,7 @@ fn assistant(client: &Client, graph: &str) -> String {
 fn a_live_run_keeps_its_stream_when_its_request_is_repeated(place: &Place) {
     let server = place.start(Setup::example("reference_server").env("FAILPOINTS", LOST));
     let client = Client::of(&server);
-    let slow = json!({"assistant_id": "slow", "input": {"ms": 200, "ticks": 20}, "on_completion": "keep",
+    let slow = json!({"assistant_id": "slow", "input": {"ms": 200, "ticks": 50}, "on_completion": "keep",
         "stream_mode": ["values", "custom"]});
     let body = json!([slow]);
     lose(&client, "/runs/batch", "k", &body);
@@ -56,7 +56,7 @@ fn a_live_run_keeps_its_stream_when_its_request_is_repeated(place: &Place) {
 fn a_call_of_a_tool_is_joined_when_it_is_repeated(place: &Place) {
     let server = place.start(Setup::example("reference_server").env("FAILPOINTS", LOST));
     let client = Client::of(&server);
-    let call = json!({"name": "slow", "arguments": {"ms": 300, "ticks": 3}});
+    let call = json!({"name": "slow", "arguments": {"ms": 1500, "ticks": 3}});
     let body = request("tools/call", &call);
     let lost = {
         let (client, body) = (Client::of(&server), body.clone());

@@ -32,6 +32,8 @@ on_both_storages!(
 
 /// More supersteps than a run comes to in a test.
 const MANY: usize = 5_000;
+/// How long what a run has done is waited for at least before it is ended all the same.
+pub const GRACE: Duration = Duration::from_secs(2);
 
 /// A run that is shown to a client and goes on ahead of its commits, which wait as long as a file exists.
 struct Ahead {
@@ -91,16 +93,22 @@ impl Ahead {
     }
 
     /// Lets `end` end the run, and returns how many supersteps its client had been shown before. The run is executed until
-    /// its commits end.
-    fn interrupt<T: Send>(&self, end: impl FnOnce(&Client) -> T + Send) -> (usize, T) {
+    /// its commits end. None if that took so long that the run may have been ended without them.
+    fn interrupt<T: Send>(&self, end: impl FnOnce(&Client) -> T + Send) -> Option<(usize, T)> {
         thread::scope(|scope| {
             let before = self.shown();
+            let begin = Instant::now();
             let interrupting = scope.spawn(|| end(&self.client));
             thread::sleep(Duration::from_millis(500));
-            assert!(!interrupting.is_finished(), "it waits for the commits");
-            assert_eq!(self.status(), "running");
+            let (has_ended, status) = (interrupting.is_finished(), self.status());
             fs::remove_file(&self.gate).unwrap();
-            (before, interrupting.join().unwrap())
+            let ended = interrupting.join().unwrap();
+            if begin.elapsed() >= GRACE {
+                return None;
+            }
+            assert!(!has_ended, "it waits for the commits");
+            assert_eq!(status, "running");
+            Some((before, ended))
         })
     }
 
@@ -120,6 +128,12 @@ impl Ahead {
     }
 }
 
+/// What `attempt` returns on a machine that is quick enough for once: it is tried at most ten times.
+fn in_time<T>(attempt: impl FnMut() -> Option<T>) -> T {
+    let mut attempts = std::iter::repeat_with(attempt).take(10).flatten();
+    attempts.next().unwrap()
+}
+
 /// A run of two supersteps.
 fn next() -> Value {
     let body = json!({"assistant_id": "fault", "input": {"how": "end", "pause": 1}});
@@ -127,9 +141,13 @@ fn next() -> Value {
 }
 
 fn a_run_that_another_one_interrupts_has_stored_what_its_client_was_shown(place: &Place) {
-    let ahead = Ahead::start(place);
-    let (before, values) = ahead.interrupt(|client| client.run(&ahead.thread, &next()));
-    ahead.was_continued(place, before, &values);
+    let (place, ahead, before, values) = in_time(|| {
+        let place = place.another();
+        let ahead = Ahead::start(&place);
+        let (before, values) = ahead.interrupt(|client| client.run(&ahead.thread, &next()))?;
+        Some((place, ahead, before, values))
+    });
+    ahead.was_continued(&place, before, &values);
 }
 
 /// What is stuck is waited for as long as a cancelled run is.
@@ -185,11 +203,15 @@ fn a_request_that_is_refused_for_what_it_brings_along_waits_for_no_run(place: &P
     // Each has what it may have, and both together too much.
     let own = with(next(), "metadata", metadata("b"));
     let both = with(own, "assistant_id", assistant["assistant_id"].clone());
-    let begin = Instant::now();
-    let refused = ahead.client.post(&path, &both);
-    assert_eq!(refused.status, 422, "{}", refused.text());
-    let took = begin.elapsed();
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    // Once at least: the others may have waited for a processor, but who waits for a run waits each time.
+    in_time(|| {
+        let begin = Instant::now();
+        let refused = ahead.client.post(&path, &both);
+        assert_eq!(refused.status, 422, "{}", refused.text());
+        let took = begin.elapsed();
+        println!("refused after {took:?}");
+        (took < Duration::from_secs(1)).then_some(())
+    });
     assert_eq!(ahead.status(), "running");
     fs::remove_file(&ahead.gate).unwrap();
 }
@@ -197,12 +219,15 @@ fn a_request_that_is_refused_for_what_it_brings_along_waits_for_no_run(place: &P
 /// The process that executes it is asked first, as when it is cancelled alone.
 #[test]
 fn a_run_that_is_cancelled_with_others_from_another_process_has_stored_what_was_shown() {
-    let place = Place::postgres();
-    let ahead = Ahead::start(&place);
-    let other = ahead.server.replica();
-    let there = Client::of(&other);
-    let which = json!({"thread_id": ahead.thread, "run_ids": [ahead.run]});
-    let (before, cancelled) = ahead.interrupt(|_| there.post("/runs/cancel", &which));
+    let (place, ahead, before, cancelled) = in_time(|| {
+        let place = Place::postgres();
+        let ahead = Ahead::start(&place);
+        let other = ahead.server.replica();
+        let there = Client::of(&other);
+        let which = json!({"thread_id": ahead.thread, "run_ids": [ahead.run]});
+        let (before, cancelled) = ahead.interrupt(|_| there.post("/runs/cancel", &which))?;
+        Some((place, ahead, before, cancelled))
+    });
     assert_eq!(cancelled.status, 204, "{}", cancelled.text());
     assert_eq!(ahead.status(), "interrupted");
     ahead.reader.join().unwrap();

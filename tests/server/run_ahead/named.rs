@@ -71,7 +71,7 @@ impl Shown {
     }
 }
 
-/// A server whose commits wait as long as a file exists.
+/// A server whose commits wait as long as a file exists, all of them or those from one on.
 struct Gated {
     place: Place,
     server: Server,
@@ -80,11 +80,12 @@ struct Gated {
 }
 
 impl Gated {
-    fn start(place: &Place) -> Self {
+    fn start(place: &Place, from: &str) -> Self {
         let place = place.another();
         let folder = tempfile::tempdir().unwrap();
         let gate = folder.path().join("gate");
-        let point = format!("engine::before_commit=while({})", gate.display());
+        fs::write(&gate, "").unwrap();
+        let point = format!("engine::before_commit=while({}){from}", gate.display());
         // Time alone does not stop a run that has two supersteps before it fails.
         let setup = Setup::example("faulty_server")
             .env("FAILPOINTS", point)
@@ -95,10 +96,6 @@ impl Gated {
             gate,
             _folder: folder,
         }
-    }
-
-    fn close(&self) {
-        fs::write(&self.gate, "").unwrap();
     }
 
     fn stored(&self) -> BTreeSet<String> {
@@ -152,7 +149,8 @@ impl Reader {
 
 /// Reads the stream of a run whose commits wait at a gate from its middle on, until nothing more comes; then the gate opens.
 fn shown_before_its_commit(place: &Place, modes: &Value, more: &[(&str, Value)]) -> Shown {
-    let gated = Gated::start(place);
+    // No run is so quick that it has ended before.
+    let gated = Gated::start(place, "@10");
     let client = Client::of(&gated.server);
     let thread = client.thread();
     let mut body = with(
@@ -164,8 +162,6 @@ fn shown_before_its_commit(place: &Place, modes: &Value, more: &[(&str, Value)])
         body = with(body, key, value.clone());
     }
     let stream = Reader::of(client.open_stream(&thread, &body));
-    until("the run is under way", || gated.stored().len() > 8);
-    gated.close();
     gated.shown(stream)
 }
 
@@ -221,7 +217,8 @@ fn streams_that_are_ahead_name_no_checkpoint_that_is_not_stored(place: &Place) {
 
 /// What a node's route did wrong is told with the checkpoint at which that happened.
 fn a_failure_that_names_its_checkpoint_is_shown_when_that_is_stored(place: &Place) {
-    let gated = Gated::start(place);
+    // No checkpoint of the run is stored before the gate opens.
+    let gated = Gated::start(place, "");
     let client = Client::of(&gated.server);
     let thread = client.thread();
     let run = json!({
@@ -230,13 +227,14 @@ fn a_failure_that_names_its_checkpoint_is_shown_when_that_is_stored(place: &Plac
         "stream_mode": ["tasks"],
         "durability": "async",
     });
-    // No checkpoint of the run is stored before the gate opens.
-    gated.close();
-    let shown = gated.shown(Reader::of(client.open_stream(&thread, &run)));
+    let stream = Reader::of(client.open_stream(&thread, &run));
+    let begun = |event: &Event| event.data["name"] == "bad" && event.data["input"].is_object();
+    until("its last node has begun", || {
+        stream.seen.lock().0.iter().any(begun)
+    });
+    let shown = gated.shown(stream);
     assert!(shown.stored.is_empty(), "{:?}", shown.stored);
     let failed = |event: &&Event| event.name == "tasks" && !event.data["error"].is_null();
-    let begun = |event: &&Event| event.data["name"] == "bad" && event.data["input"].is_object();
-    assert!(shown.events.iter().any(|event| begun(&event)));
     assert!(!shown.events.iter().any(|event| failed(&event)));
     let failure = shown.whole.iter().find(failed).unwrap();
     let text = failure.data.to_string();

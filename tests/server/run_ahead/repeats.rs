@@ -31,8 +31,9 @@ pub fn executed(trace: &Path) -> (usize, usize) {
 }
 
 /// Executes a run whose commits stop in its middle, kills the process (SIGKILL) when the run has come as far ahead of them
-/// as it may, and lets another process end the run: how many supersteps were executed twice.
-fn repeated(place: &Place, durability: &str, settings: &[(&str, &str)]) -> usize {
+/// as it may, and lets another process end the run: how many supersteps were executed twice. The run comes so far ahead
+/// at least.
+fn repeated(place: &Place, durability: &str, settings: &[(&str, &str)], at_least: usize) -> usize {
     let place = place.another();
     let folder = tempfile::tempdir().unwrap();
     let (gate, trace) = (folder.path().join("gate"), folder.path().join("trace"));
@@ -52,6 +53,10 @@ fn repeated(place: &Place, durability: &str, settings: &[(&str, &str)]) -> usize
     let run = background(&client, &thread, &with(body, "durability", durability));
     until("a commit waits at the gate", || {
         server.output().contains("a fail point was reached")
+    });
+    // The input is stored too, and is no superstep.
+    until("the run is as far ahead as it may be", || {
+        executed(&trace).0 + 1 >= stored(&place, &server) + at_least
     });
     let (mut before, mut quiet) = (0, 0);
     // A process that has no processor for a while executes nothing either.
@@ -83,13 +88,13 @@ fn a_crash_repeats_as_many_supersteps_as_may_be_ahead_and_one(place: &Place) {
     const ONE: (&str, &str) = ("BACKSTITCH_RUN_AHEAD", "1");
     const LONG: (&str, &str) = ("BACKSTITCH_RUN_AHEAD_AGE", "60000");
     thread::scope(|scope| {
-        let killed = |durability, settings: &'static [_]| {
-            scope.spawn(move || repeated(place, durability, settings))
+        let killed = |durability, settings: &'static [_], at_least| {
+            scope.spawn(move || repeated(place, durability, settings, at_least))
         };
-        let by_default = killed("async", &[]);
-        let as_many = killed("async", &[LONG]);
-        let one = killed("async", &[ONE, LONG]);
-        let sync = killed("sync", &[]);
+        let by_default = killed("async", &[], 2);
+        let as_many = killed("async", &[LONG], QUEUE + 1);
+        let one = killed("async", &[ONE, LONG], 2);
+        let sync = killed("sync", &[], 1);
         let by_default = by_default.join().unwrap();
         assert!((2..=QUEUE + 1).contains(&by_default), "{by_default}");
         assert_eq!(as_many.join().unwrap(), QUEUE + 1);

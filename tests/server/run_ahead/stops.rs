@@ -1,6 +1,11 @@
 //! Runs that are stopped while supersteps of theirs wait for the database: what they have done is stored first.
 
-use std::{fs, path::PathBuf, thread, time::Duration};
+use std::{
+    fs,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 use test_support::{
@@ -12,7 +17,7 @@ use test_support::{
     talk::{background, until, with},
 };
 
-use super::{is_complete, repeats::executed, stored, supersteps};
+use super::{interrupted::GRACE, is_complete, repeats::executed, stored, supersteps};
 
 on_both_storages!(
     a_cancelled_run_ends_when_what_it_has_done_is_stored,
@@ -22,8 +27,11 @@ on_both_storages!(
     events_of_a_run_that_is_handed_over_are_stored_with_what_it_has_done,
 );
 
-/// Supersteps of a run.
-const MANY: usize = 300;
+/// Supersteps of a run: so many that they are not over before anybody sees that they have begun.
+const MANY: usize = 600;
+
+/// What a server says when it stops its runs where they are.
+const HANDS_OVER: &str = "leaving them to the next process";
 
 /// A run that goes on ahead of its commits, which wait as long as a file exists.
 struct Waiting {
@@ -85,20 +93,34 @@ impl Waiting {
 }
 
 fn a_cancelled_run_ends_when_what_it_has_done_is_stored(place: &Place) {
+    // A machine that is too slow for that once is so not each time.
+    let in_time = (0..10).any(|_| is_cancelled_in_time(&place.another()));
+    assert!(in_time, "the commits end in time once");
+}
+
+/// False if it takes so long that the run may be ended without its commits.
+fn is_cancelled_in_time(place: &Place) -> bool {
     let waiting = Waiting::start(place);
     let path = format!("/threads/{}/runs/{}", waiting.thread, waiting.run);
     let client = &waiting.client;
-    thread::scope(|scope| {
+    let begin = Instant::now();
+    let (has_ended, status, cancelled) = thread::scope(|scope| {
         let cancel = scope.spawn(|| client.post(&format!("{path}/cancel?wait=true"), &json!({})));
         thread::sleep(Duration::from_millis(500));
-        assert!(!cancel.is_finished(), "it waits for the commits");
-        assert_eq!(client.get(&path).json()["status"], "running");
+        let status = client.get(&path).json()["status"].clone();
+        let has_ended = cancel.is_finished();
         fs::remove_file(&waiting.gate).unwrap();
-        let cancelled = cancel.join().unwrap();
-        assert!(cancelled.status < 300, "{}", cancelled.text());
+        (has_ended, status, cancel.join().unwrap())
     });
+    if begin.elapsed() >= GRACE {
+        return false;
+    }
+    assert!(!has_ended, "it waits for the commits");
+    assert_eq!(status, "running");
+    assert!(cancelled.status < 300, "{}", cancelled.text());
     assert_eq!(client.get(&path).json()["status"], "interrupted");
     waiting.is_stored(place);
+    true
 }
 
 fn a_run_that_is_handed_over_goes_on_behind_what_it_has_done(place: &Place) {
@@ -126,10 +148,19 @@ fn a_run_that_is_handed_over_goes_on_behind_what_it_has_done(place: &Place) {
 #[test]
 fn a_process_that_stores_what_its_runs_have_done_keeps_its_lease() {
     let place = Place::postgres();
-    let mut waiting = Waiting::start_with(&place, &[("BACKSTITCH_LEASE", "2")]);
-    let next = waiting.server.replica();
+    // Others look for lost runs often, and the one that stops has time enough to renew its lease.
+    let mut waiting = Waiting::start_with(&place, &[("BACKSTITCH_LEASE", "5")]);
+    let next = place.start(Setup::example("faulty_server").env("BACKSTITCH_LEASE", "2"));
+    let lease = || {
+        let sql = "SELECT lease_until::text FROM workers JOIN runs USING (worker_id)";
+        rows(&place, &next, sql)
+    };
     waiting.server.signal("TERM");
-    thread::sleep(Duration::from_secs(3));
+    until("it stops", || waiting.server.output().contains(HANDS_OVER));
+    let before = lease();
+    until("the lease is renewed", || lease() != before);
+    // The other one looks meanwhile.
+    thread::sleep(Duration::from_secs(1));
     assert!(waiting.server.is_alive(), "it waits for the commits");
     fs::remove_file(&waiting.gate).unwrap();
     assert!(waiting.server.wait().success());
@@ -218,7 +249,7 @@ fn a_run_that_is_handed_over_before_it_stores_anything_comes_to_its_breakpoint(p
 /// What was shown of supersteps that are stored is not executed again, so nothing else would show it.
 fn events_of_a_run_that_is_handed_over_are_stored_with_what_it_has_done(place: &Place) {
     let mut at = Impatient::start(place);
-    let body = supersteps(MANY, json!({"trace": at.trace, "pause": 6}));
+    let body = supersteps(MANY, json!({"trace": at.trace, "pause": 10}));
     let body = with(body, "stream_resumable", true);
     let run = background(&at.client, &at.thread, &body);
     until("the run is under way", || at.traced().lines().count() > 60);
