@@ -330,6 +330,11 @@ impl Service {
         self.inner.hub.watch(thread, SinceThread::Live, last)
     }
 
+    /// The runs of a thread that this process executes and whose events are not stored.
+    pub fn passing_runs(&self, thread: ThreadId) -> Vec<RunId> {
+        self.inner.hub.passing(thread)
+    }
+
     /// The feed of a thread, if somebody watches it.
     pub fn watched_feed(&self, thread: ThreadId) -> Option<Arc<Feed>> {
         self.inner.hub.watched(thread)

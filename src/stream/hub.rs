@@ -258,6 +258,21 @@ impl Hub {
         feed.subscribe(since, last)
     }
 
+    /// The runs of a thread that this process executes and whose frames nobody gets who comes later, in the order in
+    /// which they were added.
+    pub fn passing(&self, thread: ThreadId) -> Vec<RunId> {
+        let state = self.state.lock();
+        let runs = state.threads.get(&thread).into_iter().flatten();
+        let entries = runs.filter_map(|run| state.runs.get(run));
+        let publishers = entries.map(|entry| &entry.publisher);
+        publishers
+            .filter(|publisher| {
+                publisher.has_started() && !publisher.resumable() && !publisher.is_closed()
+            })
+            .map(|publisher| publisher.run())
+            .collect()
+    }
+
     /// The feed of a thread, if somebody watches it.
     pub fn watched(&self, thread: ThreadId) -> Option<Arc<Feed>> {
         let feed = self.state.lock().feed(thread);

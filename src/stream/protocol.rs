@@ -8,6 +8,7 @@ mod event;
 mod filter;
 mod lifecycle;
 mod messages;
+mod output;
 mod run;
 mod state;
 mod tools;
@@ -15,7 +16,8 @@ mod tree;
 
 pub use event::{Event, Method};
 pub use filter::{Channels, Filter};
-pub use run::{End, Ended, Output, Recorded, RunEvents, RunFacts};
+pub use output::Output;
+pub use run::{End, Ended, Recorded, RunEvents, RunFacts};
 
 /// The modes that a run of the protocol records: all of its channels are made from them.
 pub const MODES: &[super::Mode] = &[

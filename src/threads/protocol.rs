@@ -1,9 +1,10 @@
-//! The events of the event-streaming protocol on a thread: those of all runs that can be replayed, from
-//! the first one on, in one order.
+//! The events of the event-streaming protocol on a thread, in one order: those of all runs that can be replayed, from
+//! the first one on, and those of other runs as they come.
 
 mod attempts;
 mod expired;
 mod numbers;
+mod passing;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -65,8 +66,14 @@ pub struct ThreadEvents {
     is_replayed: bool,
     /// What is left of an expired log was looked up.
     is_head_shown: bool,
+    /// It was looked up which runs work whose events are not stored.
+    is_running_shown: bool,
     /// The position before the first one of the log, once it is known.
     start: Option<u64>,
+    /// The position of the last frame of the log that was converted; 0 before the first.
+    position: u64,
+    /// The number of the last event that the client has from before.
+    known: u64,
 }
 
 impl Service {
@@ -101,7 +108,10 @@ impl Service {
             has_ended: false,
             is_replayed: false,
             is_head_shown: false,
+            is_running_shown: false,
             start: None,
+            position: 0,
+            known: 0,
         };
         let withdrawn = async move {
             match access.await {
@@ -165,6 +175,11 @@ impl ThreadEvents {
                     self.is_replayed = true;
                     return Next::Replayed;
                 }
+                None if !self.is_running_shown => {
+                    Box::pin(self.show_running()).await;
+                    self.is_running_shown = true;
+                    continue;
+                }
                 None => self.frames.next().await,
             };
             if matches!(found, Watched::Lagged) {
@@ -198,8 +213,11 @@ impl ThreadEvents {
         self.out.events.clear();
         self.is_replayed = false;
         self.is_head_shown = false;
+        self.is_running_shown = false;
         // The thread may have been deleted and made anew.
         self.start = None;
+        self.position = 0;
+        self.known = 0;
     }
 
     /// Changes the channels of the events to come.
@@ -220,14 +238,6 @@ impl ThreadEvents {
         match subject {
             Subject::Edit => {}
             Subject::Run(run, number) => {
-                let is_logged = self
-                    .pending
-                    .front()
-                    .is_some_and(|frame| frame.position.is_logged());
-                if !is_logged {
-                    // It is not replayed, and would be numbered now and not later.
-                    return;
-                }
                 if !self.runs.contains_key(&run) {
                     let facts = self.facts(run).await;
                     self.runs.insert(run, RunEvents::new(facts));
@@ -242,15 +252,12 @@ impl ThreadEvents {
             }
             Subject::End(run) => {
                 if !self.runs.contains_key(&run) {
-                    let is_logged = self
-                        .pending
-                        .front()
-                        .is_some_and(|frame| frame.position.is_logged());
-                    if !is_logged {
-                        // It has no events.
+                    let is_logged = self.out.passing.is_none();
+                    if !is_logged && self.is_stored(run).await {
+                        // The log has its end too.
                         return;
                     }
-                    // Those before its end have expired.
+                    // Those before its end have expired, or were seen at another process.
                     let facts = self.facts(run).await;
                     self.runs.insert(run, RunEvents::new(facts));
                     self.last = Some(run);

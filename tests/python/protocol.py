@@ -122,8 +122,17 @@ async def a_connection_that_is_cut_in_mid_run(_):
             assert ["work"] in seen, seen
 
 
+async def a_run_that_is_created_beside_it(client):
+    thread = await client.threads.create()
+    async with client.threads.stream(thread["thread_id"], assistant_id="slow") as stream:
+        # The events of such a run are not stored: it is over when the stream has begun to show it.
+        run = await client.runs.create(thread["thread_id"], "slow", input={"ms": 500, "ticks": 2})
+        same((await within(stream.output))["seen"], ["work", "rest"])
+        same((await client.runs.get(thread["thread_id"], run["run_id"]))["status"], "success")
+
+
 async def main(client):
-    for scenario in (values_and_output, messages_as_they_grow, calls_of_tools, an_interrupt,
+    for scenario in (a_run_that_is_created_beside_it, values_and_output, messages_as_they_grow, calls_of_tools, an_interrupt,
                      a_failure, graphs_inside, a_connection_that_is_cut_in_mid_run):
         await within(scenario(client))
 

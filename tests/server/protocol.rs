@@ -4,6 +4,7 @@ mod commands;
 mod cut_readers;
 mod events;
 mod gone;
+mod passing;
 mod recorded;
 pub(super) mod rights;
 mod sockets;
@@ -11,6 +12,9 @@ mod websocket;
 
 use serde_json::{Value, json};
 use test_support::client::{Client, Event, Open};
+
+/// A number that no event of a thread has, whatever happened there.
+const AHEAD: u64 = 1 << 50;
 
 /// A command, and its reply.
 fn command(client: &Client, thread: &str, method: &str, params: Value) -> Value {

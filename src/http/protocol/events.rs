@@ -59,10 +59,11 @@ fn frames(
     let (events, withdrawn) = threads.protocol_events(thread, filter.channels.clone());
     let frames = async_stream::stream! {
         let (mut events, mut since) = (events, since);
+        events.knows(since);
         loop {
             match events.next().await {
                 Next::Event(event) => {
-                    if event.seq > since && filter.admits(&event) {
+                    if (event.seq > since || event.is_passing) && filter.admits(&event) {
                         let mut out = Vec::with_capacity(event.data.len() + 256);
                         event.write_frame(&mut out);
                         yield Bytes::from(out);

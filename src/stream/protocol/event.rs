@@ -67,6 +67,8 @@ pub struct Event {
     pub id: String,
     /// Its position among the events of the thread.
     pub seq: u64,
+    /// Only those get it who watch at that moment: it is not replayed.
+    pub is_passing: bool,
     /// What it shows.
     pub method: Method,
     /// The graph it comes from.

@@ -118,6 +118,7 @@ mod tests {
         Event {
             id: String::new(),
             seq: 1,
+            is_passing: false,
             method,
             ns: namespace(ns).into(),
             timestamp: 0,

@@ -1,15 +1,15 @@
 //! The events of one run, made from its frames one after the other.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 
 use super::{
     checkpoints::{Checkpoint, Debug, Task},
     event::{Event, Method, Namespace},
-    filter::Channels,
     lifecycle::{self, Graphs, Status},
     messages::{MessageEvent, Messages},
+    output::Output,
     state,
     tools::Tools,
 };
@@ -67,17 +67,6 @@ pub struct Ended {
     pub waits: bool,
 }
 
-/// Where events are put. Those of channels that nobody wants are counted, and not made.
-#[derive(Debug, Default)]
-pub struct Output {
-    /// The channels that are wanted.
-    pub wanted: Channels,
-    /// The number of the last event.
-    pub seq: u64,
-    /// Events that have not been taken yet.
-    pub events: VecDeque<Event>,
-}
-
 /// The events of one run.
 pub struct RunEvents {
     facts: RunFacts,
@@ -123,6 +112,11 @@ impl RunEvents {
         }
     }
 
+    /// The run.
+    pub fn run(&self) -> RunId {
+        self.facts.run
+    }
+
     /// Whether the last frame was of an attempt before the one that a frame is of.
     pub fn is_before_attempt_of(&self, number: u64) -> bool {
         let attempt = |number: u64| number.saturating_sub(1) / ATTEMPT_FRAMES;
@@ -155,7 +149,7 @@ impl RunEvents {
                 if out.wanted.want(Method::Values) || frame.data.contains("__interrupt__") {
                     self.values(&ns, state::values(frame.data, blocks), out);
                 } else {
-                    out.seq += 1;
+                    out.count();
                     self.frame.1 += 1;
                 }
                 self.announce(&ns, out);
@@ -237,7 +231,8 @@ impl RunEvents {
         self.end(&ended.end, out);
     }
 
-    fn begin(&mut self, out: &mut Output) {
+    /// Emits that the run works, unless that was emitted.
+    pub fn begin(&mut self, out: &mut Output) {
         if !std::mem::replace(&mut self.begun, true) {
             self.lifecycle(&[].into(), Status::Running, None, out);
         }
@@ -412,7 +407,7 @@ impl RunEvents {
     fn lifecycle(&mut self, ns: &Namespace, status: Status, error: Option<&str>, out: &mut Output) {
         let shown = self.shown.as_ref();
         if shown.is_some_and(|shown| shown.has_come_to(ns, status)) {
-            out.seq += 1;
+            out.count();
             self.frame.1 += 1;
             return;
         }
@@ -457,7 +452,7 @@ impl RunEvents {
     ) -> Option<&'a mut Event> {
         let (number, nth) = self.frame;
         self.frame.1 += 1;
-        out.seq += 1;
+        out.count();
         if !out.wanted.want(method) {
             return None;
         }
@@ -471,6 +466,7 @@ impl RunEvents {
         out.events.push_back(Event {
             id,
             seq: out.seq,
+            is_passing: out.passing.is_some(),
             method,
             ns: ns.clone(),
             timestamp: self.clock,

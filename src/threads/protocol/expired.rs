@@ -17,9 +17,8 @@ impl ThreadEvents {
         }
         match self.head().await {
             Ok(Some((last, ended, values))) => {
-                // The last two numbers before those of the next frame.
-                let before = self.before(last).await;
-                self.out.seq = before.saturating_sub(2);
+                self.out.seq = self.amid(last).await;
+                self.out.passing = None;
                 let facts = self.facts(ended.run).await;
                 let mut events = RunEvents::new(facts);
                 events.show_end(&ended, &values, &mut self.out);

@@ -1,31 +1,58 @@
 //! Numbers of events, which follow from the positions of their frames in the log of the thread: they
-//! stay the same when the oldest frames are gone.
+//! stay the same when the oldest frames are gone, and whatever was shown between two of them that is not replayed.
 
 use super::{PAUSE, ThreadEvents};
 use crate::{checkpoint, stream::Position};
 
-/// Numbers that the events of one frame have to themselves. One with more takes some of the next ones,
-/// which then begin behind those.
-const OF_FRAME: u64 = 1024;
+/// Numbers that the events of one frame have, and those behind it that are not replayed. As many come before the first
+/// frame, for a thread whose runs were not stored until then. A program that reads JSON's numbers with 53 bits can count
+/// eight billion frames so.
+const OF_FRAME: u64 = 1 << 20;
 
 impl ThreadEvents {
     /// Goes on with the numbers of a frame.
     pub(super) async fn number(&mut self, position: Position) {
-        if !position.is_logged() {
-            return;
+        if position.is_logged() {
+            let before = self.before(position.number().saturating_sub(1)).await;
+            self.out.seq = self.out.seq.max(before);
+            self.out.passing = None;
+            self.position = position.number();
+        } else {
+            self.pass(position.number()).await;
         }
-        let before = self.before(position.number().saturating_sub(1)).await;
-        self.out.seq = self.out.seq.max(before);
     }
 
-    /// The last number that may have been given out up to a position.
+    /// Goes on with the numbers of what is not replayed, behind a position, and behind the last event that the client
+    /// has: that may have been none that is replayed either.
+    pub(super) async fn pass(&mut self, position: u64) {
+        let last = self.before(position).await;
+        self.out.seq = self.out.seq.max(self.known.min(last));
+        self.out.passing = Some(last);
+    }
+
+    /// The client has the events up to this number, if it is one of the thread.
+    pub fn knows(&mut self, number: u64) {
+        self.known = self.known.max(number);
+    }
+
+    /// The last number that may have been given out up to a position; 0 stands for the time before the first frame.
     pub(super) async fn before(&mut self, position: u64) -> u64 {
+        if position == 0 {
+            return OF_FRAME;
+        }
         let start = match self.start {
             Some(start) => start,
             None => self.read_start().await,
         };
         self.start = Some(start);
-        position.saturating_sub(start).saturating_mul(OF_FRAME)
+        let frames = position.saturating_sub(start);
+        frames.saturating_add(1).saturating_mul(OF_FRAME)
+    }
+
+    /// A number for what is shown of a thread none of whose frames are left: behind theirs, with room for what is shown
+    /// after it and not replayed.
+    pub(super) async fn amid(&mut self, position: u64) -> u64 {
+        self.before(position).await - OF_FRAME / 2
     }
 
     /// Whether a number is greater than any that the log of the thread has given out, so that it is none of
@@ -41,7 +68,7 @@ impl ThreadEvents {
                 Err(error) => self.pause_after(&error).await,
             }
         };
-        last == 0 || number > self.before(last).await
+        number > self.before(last).await
     }
 
     /// The position before the first frame that the log of the thread ever had.

@@ -111,7 +111,7 @@ fn a_client_that_was_ahead_of_the_log_gets_all_of_it(place: &Place) {
     let thread = new_thread();
     start(&client, &thread, "counter", json!({"count": 1, "log": []}));
     let all = events(&client, &thread, &["values", "lifecycle"], 1);
-    let body = json!({"channels": ["values", "lifecycle"], "since": 1_000_000});
+    let body = json!({"channels": ["values", "lifecycle"], "since": AHEAD});
     assert_eq!(ends(&mut open(&client, &thread, body), 1), all);
 }
 

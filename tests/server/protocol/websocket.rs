@@ -217,7 +217,7 @@ fn a_subscription_that_was_ahead_of_the_log_gets_all_of_it(place: &Place) {
     let is_update = |event: &&Value| event["method"] == "updates";
     block_on(async {
         let mut socket = connect(&server, &thread, None).await.unwrap();
-        let ahead = json!({"channels": ["lifecycle", "values"], "since": 1_000_000});
+        let ahead = json!({"channels": ["lifecycle", "values"], "since": AHEAD});
         socket.command("subscription.subscribe", ahead).await;
         let found = socket.run().await;
         assert!(
@@ -225,7 +225,7 @@ fn a_subscription_that_was_ahead_of_the_log_gets_all_of_it(place: &Place) {
                 .iter()
                 .eq(all.iter().filter(|event| !is_update(event)))
         );
-        let ahead = json!({"channels": ["updates"], "since": 1_000_000});
+        let ahead = json!({"channels": ["updates"], "since": AHEAD});
         socket.command("subscription.subscribe", ahead).await;
         for event in all.iter().filter(is_update) {
             assert_eq!(socket.read().await.unwrap(), *event);

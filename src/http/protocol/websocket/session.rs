@@ -76,8 +76,9 @@ impl Session {
     /// Whether a subscription admits an event, which then counts as delivered.
     pub fn admit(&mut self, event: &Event) -> bool {
         let mut subscriptions = self.subscriptions.iter();
-        let is_admitted =
-            subscriptions.any(|(_, one)| event.seq > one.since && one.filter.admits(event));
+        let is_admitted = subscriptions.any(|(_, one)| {
+            (event.seq > one.since || event.is_passing) && one.filter.admits(event)
+        });
         if is_admitted {
             self.delivered = self.delivered.max(event.seq);
         }
@@ -165,7 +166,7 @@ impl Session {
             return Err(Fault::new(Code::InvalidArgument, message));
         }
         let channels = subscription.filter.channels.clone();
-        let events = match self.events.take() {
+        let mut events = match self.events.take() {
             None => {
                 let (events, withdrawn) = self.threads.protocol_events(self.thread, channels);
                 self.withdrawn = withdrawn.boxed();
@@ -185,7 +186,7 @@ impl Session {
                     let mut others = self.subscriptions.iter();
                     let is_known =
                         others.any(|(_, one)| event.seq > one.since && one.filter.admits(&event));
-                    let is_new = event.seq > subscription.since;
+                    let is_new = event.seq > subscription.since && !event.is_passing;
                     if is_new && !is_known && subscription.filter.admits(&event) {
                         missed.push(event);
                     }
@@ -196,6 +197,7 @@ impl Session {
                 events
             }
         };
+        events.knows(subscription.since);
         self.events = Some(events);
         let id: Arc<str> = Uuid::new_v4().to_string().into();
         self.subscriptions.push((id.clone(), subscription));
