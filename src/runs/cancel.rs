@@ -362,14 +362,19 @@ impl Service {
     }
 
     /// Cancels in this process the runs that a new one has superseded in the storage, by its
-    /// strategy `interrupt` or `rollback`.
-    pub(super) async fn cancel_superseded(&self, request: &request::Run, run: &Run) {
+    /// strategy `interrupt` or `rollback`, and returns them.
+    pub(super) async fn cancel_superseded(
+        &self,
+        request: &request::Run,
+        run: &Run,
+    ) -> Vec<RunHandle> {
         if !matches!(
             request.multitask_strategy,
             Strategy::Interrupt | Strategy::Rollback
         ) {
-            return;
+            return vec![];
         }
+        let mut superseded = vec![];
         let mut others: Vec<RunHandle> = self.inner.active.lock().of_thread(run.thread);
         others.retain(|handle| handle.publisher.run() != run.id);
         for other in others {
@@ -383,8 +388,21 @@ impl Service {
             if ended {
                 other.cancel.cancel();
                 self.end_pending(id);
+                superseded.push(other);
             }
         }
+        superseded
+    }
+
+    /// Waits until the ends of runs that were cancelled are shown, so that who watches the thread sees them before what
+    /// comes then; at the most as long as what a run has done is waited for.
+    pub(super) async fn show_ends_of(&self, cancelled: Vec<RunHandle>) {
+        let ends = cancelled.into_iter().map(|handle| async move {
+            let publisher = handle.publisher.clone();
+            handle.ended().await;
+            self.flush_log(&publisher).await;
+        });
+        let _ = tokio::time::timeout(GRACE, futures::future::join_all(ends)).await;
     }
 
     /// Ends the stream of a run that was cancelled before it started.

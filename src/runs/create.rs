@@ -279,9 +279,9 @@ impl Service {
             refused => return Err(refusal(run, &refused).unwrap_or(Error::Busy)),
         };
         registration.keep();
-        self.cancel_superseded(request, &row).await;
+        let superseded = self.cancel_superseded(request, &row).await;
         match slot {
-            Some(slot) => self.execute(row.clone(), slot, Start::Created),
+            Some(slot) => self.execute(row.clone(), slot, Start::Created, superseded),
             None => {
                 self.begin_to_wait(run);
                 self.release_slot(run);

@@ -65,12 +65,17 @@ impl Start {
 }
 
 impl Service {
-    /// Executes a run that holds its slot, on a task of its own.
-    pub(super) fn execute(&self, run: Run, slot: Slot, start: Start) {
+    /// Executes a run that holds its slot, on a task of its own, when the ends of those that it superseded are shown.
+    pub(super) fn execute(&self, run: Run, slot: Slot, start: Start, superseded: Vec<RunHandle>) {
         let service = self.clone();
         let pending = self.take_up(&run, slot);
         self.inner.tracker.spawn(async move {
             let thread = run.thread;
+            if let Some(pending) = pending.as_ref().filter(|_| !superseded.is_empty()) {
+                // On the heap, because few runs have any.
+                let ends = Box::pin(service.show_ends_of(superseded));
+                let _ = pending.handle.cancel.run_until_cancelled(ends).await;
+            }
             service.run_to_end(run, slot, start, pending).await;
             let (waits, taken) = {
                 let active = service.inner.active.lock();
@@ -92,7 +97,7 @@ impl Service {
     pub(super) fn execute_claimed(&self, claimed: Vec<ClaimedRun>) {
         for claimed in claimed {
             let start = Start::of(&claimed);
-            self.execute(claimed.run, claimed.slot, start);
+            self.execute(claimed.run, claimed.slot, start, vec![]);
         }
     }
 

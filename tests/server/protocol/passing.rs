@@ -13,6 +13,7 @@ on_both_storages!(
     a_run_that_works_already_is_shown_to_who_comes_then,
     who_comes_back_gets_what_is_stored_and_numbers_that_grow,
     a_subscription_of_a_connection_gets_them_once,
+    a_run_that_ends_another_one_is_shown_behind_its_end,
 );
 
 const CHANNELS: [&str; 4] = ["lifecycle", "values", "updates", "input"];
@@ -166,7 +167,7 @@ fn who_comes_back_gets_what_is_stored_and_numbers_that_grow(place: &Place) {
     count(&client, &thread);
     let between = ends(&mut watch, 1);
     assert_eq!(ends(&mut second, 1), between);
-    let all = numbers(&[plain, stored.clone(), between.clone()].concat());
+    let all = numbers(&[plain, stored.clone(), between].concat());
     assert!(grow(&all), "{all:?}");
     // In the middle of what is not there any more.
     let mut third = back(all[all.len() - 2]);
@@ -211,6 +212,32 @@ fn a_subscription_of_a_connection_gets_them_once(place: &Place) {
         both.retain(|(method, _)| method != "updates");
         assert_eq!(both, counted(1111, &log));
     });
+}
+
+/// A page that shows that a run works would else stop doing so when the end of the other one comes.
+fn a_run_that_ends_another_one_is_shown_behind_its_end(place: &Place) {
+    let (_server, client) = serve(place);
+    for strategy in ["interrupt", "rollback"] {
+        for is_stored in [true, false] {
+            let thread = client.thread();
+            let run = |ms: u64, ticks: u64| {
+                let body = with(slow(ms, ticks), "multitask_strategy", strategy);
+                background(&client, &thread, &with(body, "stream_resumable", is_stored));
+            };
+            let body = json!({"channels": ["lifecycle", "custom"]});
+            let mut watch = open(&client, &thread, body);
+            for _ in 0..5 {
+                run(60_000, 2);
+                watch.event_named("custom");
+                run(1, 1);
+                let mut ended = ends(&mut watch, 2);
+                ended.retain(|event| event["method"] == "lifecycle");
+                let how = shown(&ended).into_iter().map(|(_, how)| how);
+                let order = ["interrupted", "running", "completed"];
+                assert_eq!(how.collect::<Vec<_>>(), order, "{strategy}, {is_stored}");
+            }
+        }
+    }
 }
 
 /// A process shows what runs elsewhere of the runs that were created there: its last values, and its end.
