@@ -14,7 +14,7 @@ QUICK_RUN := --config 'profile.dev.package."*".opt-level=0' \
 	$(foreach crate,libsqlite3-sys serde_json tokio,--config 'profile.dev.package.$(crate).opt-level=1')
 
 # A tool that runs for seconds need not be optimised for minutes.
-QUICK_BUILD := env CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
+QUICK_BUILD := env CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=64
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

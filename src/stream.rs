@@ -24,7 +24,10 @@ pub use options::Options;
 pub use publisher::{LastFrames, Publisher, RunOwner};
 pub use source::FrameSource;
 pub use subscription::{Next, Since, Subscription, cut_off, gap};
-pub use thread::{Feed, Position, SinceThread, Subject, ThreadFrame, ThreadSubscription, Watched};
+pub use thread::{
+    Feed, Passed, PassedEnd, Position, SinceThread, Subject, ThreadFrame, ThreadSubscription,
+    Watched,
+};
 
 #[cfg(test)]
 mod tests;

@@ -105,6 +105,24 @@ pub struct TaskState {
     pub child_ns: Option<Arc<str>>,
 }
 
+impl TaskState {
+    /// `ValueError('what happened')`: its failure as LangGraph's states and events of checkpoints show it.
+    pub fn error_text(&self) -> Option<String> {
+        let error = self.error.as_ref()?;
+        let part = |key: &str| {
+            let text = error.get(key).and_then(Value::as_str);
+            text.unwrap_or_default()
+        };
+        let message = part("message").replace('\\', "\\\\");
+        let quoted = if message.contains('\'') && !message.contains('"') {
+            format!("\"{message}\"")
+        } else {
+            format!("'{}'", message.replace('\'', "\\'"))
+        };
+        Some(format!("{}({quoted})", part("error")))
+    }
+}
+
 /// A checkpoint as events describe it.
 #[derive(Clone, Debug)]
 pub struct CheckpointInfo {

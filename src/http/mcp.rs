@@ -27,7 +27,7 @@ use crate::{
 
 /// The revisions of the protocol that are spoken, the newest first. A server that has nothing but tools, and retains
 /// nothing between two requests, is the same in all of them.
-const REVISIONS: [&str; 2] = ["2025-11-25", "2025-06-18"];
+const REVISIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
 /// What a client takes: one of these is enough.
 const KINDS: [&str; 2] = ["application/json", "text/event-stream"];

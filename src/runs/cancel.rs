@@ -362,19 +362,14 @@ impl Service {
     }
 
     /// Cancels in this process the runs that a new one has superseded in the storage, by its
-    /// strategy `interrupt` or `rollback`, and returns them.
-    pub(super) async fn cancel_superseded(
-        &self,
-        request: &request::Run,
-        run: &Run,
-    ) -> Vec<RunHandle> {
+    /// strategy `interrupt` or `rollback`.
+    pub(super) async fn cancel_superseded(&self, request: &request::Run, run: &Run) {
         if !matches!(
             request.multitask_strategy,
             Strategy::Interrupt | Strategy::Rollback
         ) {
-            return vec![];
+            return;
         }
-        let mut superseded = vec![];
         let mut others: Vec<RunHandle> = self.inner.active.lock().of_thread(run.thread);
         others.retain(|handle| handle.publisher.run() != run.id);
         for other in others {
@@ -388,10 +383,8 @@ impl Service {
             if ended {
                 other.cancel.cancel();
                 self.end_pending(id);
-                superseded.push(other);
             }
         }
-        superseded
     }
 
     /// Waits until the ends of runs that were cancelled are shown, so that who watches the thread sees them before what

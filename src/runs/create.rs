@@ -249,6 +249,7 @@ impl Service {
             principal: request.requester.access.principal().cloned(),
             subgraphs: request.stream_subgraphs,
             resumable: request.stream_resumable,
+            graph_name: registered.name.clone(),
             ..stream::Options::new(ids.run, ids.thread, registered.graph.clone())
         });
         let principal = request.requester.access.principal();
@@ -279,9 +280,9 @@ impl Service {
             refused => return Err(refusal(run, &refused).unwrap_or(Error::Busy)),
         };
         registration.keep();
-        let superseded = self.cancel_superseded(request, &row).await;
+        self.cancel_superseded(request, &row).await;
         match slot {
-            Some(slot) => self.execute(row.clone(), slot, Start::Created, superseded),
+            Some(slot) => self.execute(row.clone(), slot, Start::Created),
             None => {
                 self.begin_to_wait(run);
                 self.release_slot(run);

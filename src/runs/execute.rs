@@ -23,7 +23,7 @@ use self::{
     reattempt::{AttemptLimit, Reattempt, Wish},
 };
 use super::{
-    ClaimedRun, Error, Finish, Run, RunHandle, Service, Status,
+    ClaimedRun, Error, Finish, Run, RunHandle, Service, Status, Strategy,
     active::PendingRun,
     cancel::PERMISSION_DENIED,
     request::{self, Kwargs, identity},
@@ -54,6 +54,14 @@ pub(super) enum Start {
     Denied,
 }
 
+/// Why a run is not executed.
+enum NotTaken {
+    /// Its graph is gone, or its stored request cannot be read.
+    NoGraph,
+    /// Somebody has ended it since its row was written, and its end was shown.
+    Ended,
+}
+
 impl Start {
     fn of(claimed: &ClaimedRun) -> Self {
         if claimed.is_permitted {
@@ -66,15 +74,23 @@ impl Start {
 
 impl Service {
     /// Executes a run that holds its slot, on a task of its own, when the ends of those that it superseded are shown.
-    pub(super) fn execute(&self, run: Run, slot: Slot, start: Start, superseded: Vec<RunHandle>) {
+    pub(super) fn execute(&self, run: Run, slot: Slot, start: Start) {
         let service = self.clone();
-        let pending = self.take_up(&run, slot);
+        let (pending, superseded) = match self.take_up(&run, slot, start) {
+            Ok((pending, superseded)) => (Some(pending), superseded),
+            Err(NotTaken::NoGraph) => (None, vec![]),
+            Err(NotTaken::Ended) => {
+                self.wake_thread(run.thread);
+                self.use_free_slots();
+                return;
+            }
+        };
         self.inner.tracker.spawn(async move {
             let thread = run.thread;
-            if let Some(pending) = pending.as_ref().filter(|_| !superseded.is_empty()) {
-                // On the heap, because few runs have any.
+            if !superseded.is_empty() {
+                // Also when it was superseded itself meanwhile. On the heap, because few runs have any.
                 let ends = Box::pin(service.show_ends_of(superseded));
-                let _ = pending.handle.cancel.run_until_cancelled(ends).await;
+                let _ = service.inner.hand_over.run_until_cancelled(ends).await;
             }
             service.run_to_end(run, slot, start, pending).await;
             let (waits, taken) = {
@@ -97,15 +113,24 @@ impl Service {
     pub(super) fn execute_claimed(&self, claimed: Vec<ClaimedRun>) {
         for claimed in claimed {
             let start = Start::of(&claimed);
-            self.execute(claimed.run, claimed.slot, start, vec![]);
+            self.execute(claimed.run, claimed.slot, start);
         }
     }
 
-    /// The pending run with its stream, made here if another process created the run.
-    fn take_up(&self, run: &Run, slot: Slot) -> Option<PendingRun> {
+    /// The pending run with its stream, made here if another process created the run, and the runs of its thread that
+    /// are about to end for it.
+    fn take_up(
+        &self,
+        run: &Run,
+        slot: Slot,
+        start: Start,
+    ) -> Result<(PendingRun, Vec<RunHandle>), NotTaken> {
         let slots = self.slots_of(&run.kwargs);
         let mut active = self.inner.active.lock();
         active.release(run.id);
+        if start == Start::Created && !active.pending.contains_key(&run.id) {
+            return Err(NotTaken::Ended);
+        }
         let earlier = u64::try_from(run.attempt - 1).unwrap_or(0);
         let mut pending = match active.pending.remove(&run.id) {
             Some(mut pending) => {
@@ -120,8 +145,9 @@ impl Service {
             }
             None => {
                 active.found_left();
-                let kwargs = Kwargs::from_value(&run.kwargs).ok()?;
-                let graph = self.graph_of(run, &kwargs).ok()?.graph.clone();
+                let kwargs = Kwargs::from_value(&run.kwargs).map_err(|_| NotTaken::NoGraph)?;
+                let registered = self.graph_of(run, &kwargs);
+                let registered = registered.map_err(|_| NotTaken::NoGraph)?;
                 let publisher = Publisher::new(stream::Options {
                     attempt: run.attempt,
                     after: earlier * ATTEMPT_FRAMES,
@@ -130,7 +156,8 @@ impl Service {
                     principal: run.principal.clone(),
                     subgraphs: kwargs.subgraphs,
                     resumable: kwargs.resumable,
-                    ..stream::Options::new(run.id, run.thread, graph)
+                    graph_name: registered.name.clone(),
+                    ..stream::Options::new(run.id, run.thread, registered.graph.clone())
                 });
                 self.inner.hub.replace(publisher.clone());
                 let mut pending = PendingRun::new(publisher, run.principal.clone());
@@ -140,8 +167,12 @@ impl Service {
         };
         pending.handle.publisher.own(owner_of(slot));
         pending.handle.slots = slots;
+        let superseded = match run.strategy {
+            Strategy::Interrupt | Strategy::Rollback => active.cancelled_of(run.thread),
+            Strategy::Enqueue | Strategy::Reject => vec![],
+        };
         active.begin(run.id, &pending.handle);
-        Some(pending)
+        Ok((pending, superseded))
     }
 
     async fn run_to_end(

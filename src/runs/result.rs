@@ -17,7 +17,7 @@ use super::{Run, Status, shared::memory::ReadingMemory};
 use crate::{
     engine::Interrupt,
     id::RunId,
-    stream::{Mode, write_frame},
+    stream::{Mode, PassedEnd, write_frame},
     tree::read::head::Head,
     value::{Map, Value},
 };
@@ -76,6 +76,17 @@ impl RunResult {
     /// There is no such run.
     pub fn not_found() -> Self {
         Self::failed(NOT_FOUND.0, NOT_FOUND.1)
+    }
+
+    /// How those who watch the thread see the end.
+    pub(super) fn passed_end(&self) -> PassedEnd {
+        match (self.status, self.failure()) {
+            (_, Some(NOT_FOUND)) | (Status::Interrupted, _) => PassedEnd::Cancelled,
+            (Status::Error | Status::Timeout, failure) => {
+                PassedEnd::Failed(failure.map(|(_, message)| message.into()))
+            }
+            (Status::Success | Status::Pending | Status::Running, _) => PassedEnd::Success,
+        }
     }
 
     /// [`not_found`](Self::not_found) for those who wait for a result.

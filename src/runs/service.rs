@@ -330,8 +330,8 @@ impl Service {
         self.inner.hub.watch(thread, SinceThread::Live, last)
     }
 
-    /// The runs of a thread that this process executes and whose events are not stored.
-    pub fn passing_runs(&self, thread: ThreadId) -> Vec<RunId> {
+    /// The runs of a thread that this process executes and whose events are not stored, each with the name of its graph.
+    pub fn passing_runs(&self, thread: ThreadId) -> Vec<(RunId, Arc<str>)> {
         self.inner.hub.passing(thread)
     }
 

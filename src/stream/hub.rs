@@ -259,17 +259,17 @@ impl Hub {
     }
 
     /// The runs of a thread that this process executes and whose frames nobody gets who comes later, in the order in
-    /// which they were added.
-    pub fn passing(&self, thread: ThreadId) -> Vec<RunId> {
+    /// which they were added, each with the name of its graph.
+    pub fn passing(&self, thread: ThreadId) -> Vec<(RunId, Arc<str>)> {
         let state = self.state.lock();
         let runs = state.threads.get(&thread).into_iter().flatten();
         let entries = runs.filter_map(|run| state.runs.get(run));
         let publishers = entries.map(|entry| &entry.publisher);
         publishers
             .filter(|publisher| {
-                publisher.has_started() && !publisher.resumable() && !publisher.is_closed()
+                publisher.has_begun() && !publisher.resumable() && !publisher.is_closed()
             })
-            .map(|publisher| publisher.run())
+            .map(|publisher| (publisher.run(), publisher.graph_name().clone()))
             .collect()
     }
 

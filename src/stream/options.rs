@@ -44,6 +44,8 @@ pub struct Options {
     pub subgraphs: bool,
     /// Frames carry ids and are retained for readers who come back.
     pub resumable: bool,
+    /// The name of the graph.
+    pub graph_name: Arc<str>,
     /// The graph, whose message channels are written with LangChain's fields.
     pub graph: Arc<Compiled>,
     /// Named in the `metadata` event; only for requests that used a branch.
@@ -66,6 +68,7 @@ impl Options {
             principal: None,
             subgraphs: false,
             resumable: false,
+            graph_name: "".into(),
             graph,
             branch_in_metadata: None,
             after: 0,

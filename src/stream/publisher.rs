@@ -23,7 +23,7 @@ use super::{
     options::{Limits, Options},
     readers::Readers,
     subscription::{Since, Subscription},
-    thread::Feed,
+    thread::{Feed, PassedEnd},
 };
 use crate::{
     engine::{Event, Kind, Sink},
@@ -47,6 +47,7 @@ pub struct Publisher {
     /// The thread goes with the run, and the stream is left to the principal.
     is_temporary: bool,
     principal: Option<Arc<str>>,
+    graph_name: Arc<str>,
     limits: Limits,
     /// Kinds of events that are encoded, of the root graph and of graphs inside it, as bits.
     encoded: [u8; 2],
@@ -54,6 +55,10 @@ pub struct Publisher {
     grows: bool,
     state: Mutex<State>,
     started: OnceLock<()>,
+    /// This process has begun to execute the run.
+    begun: AtomicBool,
+    /// How the run ended.
+    end: OnceLock<PassedEnd>,
     readers: AtomicUsize,
     closed: AtomicBool,
     notify: Notify,
@@ -144,6 +149,7 @@ impl Publisher {
             resumable: options.resumable,
             is_temporary: options.temporary,
             principal: options.principal,
+            graph_name: options.graph_name,
             limits: options.limits,
             encoded: [kinds(modes) & shown, inside & shown],
             grows: encoder.grows(),
@@ -156,6 +162,8 @@ impl Publisher {
                 logging: None,
             }),
             started: OnceLock::new(),
+            begun: AtomicBool::new(false),
+            end: OnceLock::new(),
             readers: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
             notify: Notify::new(),

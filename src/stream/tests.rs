@@ -50,6 +50,7 @@ fn options(modes: &[Mode]) -> Options {
         temporary: false,
         subgraphs: false,
         resumable: false,
+        graph_name: "chat".into(),
         graph: graph(&["messages"]),
         branch_in_metadata: None,
         after: 0,

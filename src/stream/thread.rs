@@ -4,6 +4,7 @@
 //! Publishers append to it while somebody watches. Each entry has a position, which is its id in
 //! the streams of the thread.
 
+mod passed;
 mod position;
 mod subscription;
 
@@ -20,6 +21,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 pub use self::{
+    passed::{Passed, PassedEnd},
     position::{Position, SinceThread},
     subscription::{ThreadSubscription, Watched},
 };
@@ -65,6 +67,8 @@ pub struct ThreadFrame {
     pub subject: Subject,
     /// It is the first frame of a run, or its end.
     pub is_lifecycle: bool,
+    /// Of an entry of a run that is not replayed: what else there is to know.
+    pub passed: Option<Arc<Passed>>,
     /// Name and data of the event as they are sent, without an id: see [`event`](Self::event).
     body: Bytes,
 }
@@ -82,6 +86,7 @@ impl ThreadFrame {
                 Subject::Run(run, number)
             },
             is_lifecycle: is_end || modes.meets(Modes::METADATA),
+            passed: None,
             body: Bytes::copy_from_slice(frame::body(frame)),
         }
     }
@@ -183,32 +188,34 @@ impl Feed {
         let mut body = vec![];
         frame::open(&mut body, "state_update", "");
         body.extend_from_slice(data);
-        self.push(false, |push| push(Subject::Edit, false, body.into()));
+        self.push(false, None, |push| {
+            push(Subject::Edit, false, body.into());
+        });
         let memory = self.state.lock().counted.memory().clone();
         memory.make_room();
     }
 
-    /// Appends the end of a run.
-    pub(super) fn push_end(&self, run: RunId, is_replayed: bool) {
+    /// Appends the end of a run; `passed` if it is not replayed.
+    pub(super) fn push_end(&self, run: RunId, passed: Option<Passed>) {
         let mut body = vec![];
         frame::open(&mut body, "metadata", "");
         body.extend_from_slice(b"{\"status\":\"run_done\",\"run_id\":");
         frame::plain(&mut body, run);
         body.push(b'}');
-        self.push(is_replayed, |push| {
+        self.push(passed.is_none(), passed, |push| {
             push(Subject::End(run), true, body.into());
         });
     }
 
     /// Appends frames of a run, under the lock of its publisher; only those of runs that can be resumed are for watchers who come
-    /// later, too.
+    /// later, too, and `passed` is what there is to know of others.
     pub(super) fn push_frames(
         &self,
         run: RunId,
-        is_replayed: bool,
+        passed: Option<Passed>,
         each: impl FnOnce(&mut dyn FnMut(u64, Modes, &[u8])),
     ) {
-        self.push(is_replayed, |push| {
+        self.push(passed.is_none(), passed, |push| {
             each(&mut |number, modes, frame| {
                 let body = Bytes::copy_from_slice(frame::body(frame));
                 push(
@@ -242,7 +249,13 @@ impl Feed {
         self.notify.notify_waiters();
     }
 
-    fn push(&self, is_replayed: bool, each: impl FnOnce(&mut dyn FnMut(Subject, bool, Bytes))) {
+    fn push(
+        &self,
+        is_replayed: bool,
+        passed: Option<Passed>,
+        each: impl FnOnce(&mut dyn FnMut(Subject, bool, Bytes)),
+    ) {
+        let passed = passed.map(Arc::new);
         let mut state = self.state.lock();
         let state_now = &mut *state;
         each(&mut |subject, is_lifecycle, body| {
@@ -256,6 +269,7 @@ impl Feed {
                 position: state_now.last,
                 subject,
                 is_lifecycle,
+                passed: passed.clone(),
                 body,
             };
             state_now.bytes += frame.size();

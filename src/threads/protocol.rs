@@ -56,6 +56,8 @@ pub struct ThreadEvents {
     runs: HashMap<RunId, RunEvents>,
     /// The run of the last event.
     last: Option<RunId>,
+    /// Its end was converted.
+    has_last_ended: bool,
     out: Output,
     /// Told the watch of the client's access, once the thread is there; `None` after that.
     shown: Option<oneshot::Sender<Option<AccessWatch>>>,
@@ -68,6 +70,8 @@ pub struct ThreadEvents {
     is_head_shown: bool,
     /// It was looked up which runs work whose events are not stored.
     is_running_shown: bool,
+    /// Those that the reader knows are shown too.
+    is_shown_again: bool,
     /// The position before the first one of the log, once it is known.
     start: Option<u64>,
     /// The position of the last frame of the log that was converted; 0 before the first.
@@ -99,6 +103,7 @@ impl Service {
             pending: VecDeque::new(),
             runs: HashMap::new(),
             last: None,
+            has_last_ended: false,
             out: Output {
                 wanted: channels,
                 ..Output::default()
@@ -109,6 +114,7 @@ impl Service {
             is_replayed: false,
             is_head_shown: false,
             is_running_shown: false,
+            is_shown_again: false,
             start: None,
             position: 0,
             known: 0,
@@ -209,6 +215,7 @@ impl ThreadEvents {
         self.pending.clear();
         self.runs.clear();
         self.last = None;
+        self.has_last_ended = false;
         self.out.seq = 0;
         self.out.events.clear();
         self.is_replayed = false;
@@ -225,6 +232,12 @@ impl ThreadEvents {
         self.out.wanted = channels;
     }
 
+    /// Shows once more which runs work whose events are not stored, for who begins to read with others.
+    pub fn show_running_again(&mut self) {
+        self.is_shown_again = self.is_running_shown;
+        self.is_running_shown = false;
+    }
+
     /// The graphs of the last run as a tree.
     pub fn tree(&self) -> Option<Value> {
         Some(self.runs.get(&self.last?)?.tree())
@@ -239,38 +252,68 @@ impl ThreadEvents {
             Subject::Edit => {}
             Subject::Run(run, number) => {
                 if !self.runs.contains_key(&run) {
-                    let facts = self.facts(run).await;
+                    if self.is_of_none_that_began() {
+                        return;
+                    }
+                    let facts = self.facts_of_first(run).await;
                     self.runs.insert(run, RunEvents::new(facts));
                 }
                 self.begin_attempt(run, number).await;
+                self.turn_to(run);
                 let (Some(frame), Some(events)) = (self.pending.front(), self.runs.get_mut(&run))
                 else {
                     return;
                 };
-                self.last = Some(run);
                 events.push(&recorded(frame, number), &mut self.out);
             }
             Subject::End(run) => {
+                if self.last == Some(run) && self.has_last_ended {
+                    return;
+                }
                 if !self.runs.contains_key(&run) {
-                    let is_logged = self.out.passing.is_none();
-                    if !is_logged && self.is_stored(run).await {
-                        // The log has its end too.
+                    if self.is_end_of_none_that_began() {
                         return;
                     }
                     // Those before its end have expired, or were seen at another process.
-                    let facts = self.facts(run).await;
+                    let facts = self.facts_of_first(run).await;
                     self.runs.insert(run, RunEvents::new(facts));
-                    self.last = Some(run);
+                    self.turn_to(run);
                 }
-                let end = self.end_of(run).await;
+                let end = match self.passed().and_then(|passed| passed.end.as_ref()) {
+                    Some(end) => passing::end_of(end),
+                    None => self.end_of(run).await,
+                };
                 if let Some(events) = self.runs.get_mut(&run) {
                     events.end(&end, &mut self.out);
                 }
                 // The tree of the last run can still be asked for.
-                let last = self.last;
-                self.runs
-                    .retain(|other, _| *other != run || Some(run) == last);
+                if self.last == Some(run) {
+                    self.has_last_ended = true;
+                } else {
+                    self.runs.remove(&run);
+                }
             }
+        }
+    }
+
+    /// Goes on with the events of a run; those of the last one are forgotten if it has ended.
+    fn turn_to(&mut self, run: RunId) {
+        if self.last == Some(run) {
+            return;
+        }
+        if let Some(last) = self.last.replace(run)
+            && self.has_last_ended
+        {
+            self.runs.remove(&last);
+        }
+        self.has_last_ended = false;
+    }
+
+    /// The facts of the run of the first pending frame.
+    async fn facts_of_first(&self, run: RunId) -> RunFacts {
+        match self.passed() {
+            Some(passed) => passing::facts_of(run, passed.graph.clone()),
+            None => self.facts(run).await,
         }
     }
 

@@ -169,7 +169,7 @@ impl Service {
     /// Ends the stream of a run that waits here, as its final row says. What it has left may be large and wait
     /// for memory: nothing else waits for that.
     fn end_by_row(&self, row: Run) {
-        let pending = self.inner.active.lock().pending.remove(&row.id);
+        let pending = self.inner.active.lock().take_ended(row.id);
         let Some(pending) = pending else {
             return;
         };
@@ -184,6 +184,7 @@ impl Service {
             } else {
                 service.publish_left(pending, result);
             }
+            service.inner.active.lock().end_is_shown(row.id);
         });
     }
 }

@@ -74,9 +74,9 @@ impl Encoder {
         plain(out, task.id);
         out.extend_from_slice(b",\"name\":");
         text(out, &task.name);
-        if let Some(error) = &task.error {
+        if let Some(error) = task.error_text() {
             out.extend_from_slice(b",\"error\":");
-            error.write_json(out);
+            text(out, &error);
         } else {
             if let Some(result) = &task.result {
                 out.extend_from_slice(b",\"result\":");

@@ -23,7 +23,7 @@ impl Output {
     pub(super) fn count(&mut self) {
         self.seq = match self.passing {
             Some(last) if self.seq >= last => self.seq,
-            _ => self.seq + 1,
+            _ => self.seq.saturating_add(1),
         };
     }
 }

@@ -112,11 +112,6 @@ impl RunEvents {
         }
     }
 
-    /// The run.
-    pub fn run(&self) -> RunId {
-        self.facts.run
-    }
-
     /// Whether the last frame was of an attempt before the one that a frame is of.
     pub fn is_before_attempt_of(&self, number: u64) -> bool {
         let attempt = |number: u64| number.saturating_sub(1) / ATTEMPT_FRAMES;
@@ -231,8 +226,13 @@ impl RunEvents {
         self.end(&ended.end, out);
     }
 
-    /// Emits that the run works, unless that was emitted.
-    pub fn begin(&mut self, out: &mut Output) {
+    /// Emits that the run works, also if that was emitted.
+    pub fn show_beginning(&mut self, out: &mut Output) {
+        self.begun = false;
+        self.begin(out);
+    }
+
+    fn begin(&mut self, out: &mut Output) {
         if !std::mem::replace(&mut self.begun, true) {
             self.lifecycle(&[].into(), Status::Running, None, out);
         }

@@ -3,7 +3,10 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use super::Publisher;
-use crate::stream::{buffer::Buffer, thread::Feed};
+use crate::stream::{
+    buffer::Buffer,
+    thread::{Feed, Passed, PassedEnd},
+};
 
 impl Publisher {
     /// Appends its frames to the feed of its thread from now on; of a stream that can be resumed,
@@ -16,7 +19,7 @@ impl Publisher {
         }
         self.feed_from(0, &state.buffer);
         if self.is_closed() {
-            feed.push_end(self.run, true);
+            feed.push_end(self.run, None);
         }
     }
 
@@ -27,8 +30,35 @@ impl Publisher {
         if let Some(feed) = self.feed.get()
             && !is_logged
         {
-            feed.push_end(self.run, self.resumable && state.logging.is_none());
+            let is_replayed = self.resumable && state.logging.is_none();
+            feed.push_end(self.run, (!is_replayed).then(|| self.passed()));
         }
+    }
+
+    /// Says how the run ended, before the stream is closed.
+    pub fn ends_as(&self, end: PassedEnd) {
+        // The first end is the one that was stored.
+        let _ = self.end.set(end);
+    }
+
+    /// What those who watch the thread are told of a run whose frames are not replayed.
+    fn passed(&self) -> Passed {
+        Passed {
+            graph: self.graph_name.clone(),
+            has_begun: self.has_begun(),
+            is_stored: self.resumable,
+            end: self.end.get().cloned(),
+        }
+    }
+
+    /// Whether this process has begun to execute the run.
+    pub(in crate::stream) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Acquire)
+    }
+
+    /// The name of its graph.
+    pub(in crate::stream) fn graph_name(&self) -> &Arc<str> {
+        &self.graph_name
     }
 
     /// Whether it has sent anything.
@@ -42,7 +72,8 @@ impl Publisher {
             && buffer.next() > from
             && (self.resumable || feed.is_watched())
         {
-            feed.push_frames(self.run, self.resumable, |pass| {
+            let passed = (!self.resumable).then(|| self.passed());
+            feed.push_frames(self.run, passed, |pass| {
                 buffer.each(from, u64::MAX, pass);
             });
         }

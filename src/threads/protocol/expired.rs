@@ -17,9 +17,9 @@ impl ThreadEvents {
         }
         match self.head().await {
             Ok(Some((last, ended, values))) => {
+                let facts = self.facts(ended.run).await;
                 self.out.seq = self.amid(last).await;
                 self.out.passing = None;
-                let facts = self.facts(ended.run).await;
                 let mut events = RunEvents::new(facts);
                 events.show_end(&ended, &values, &mut self.out);
             }

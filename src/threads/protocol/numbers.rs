@@ -37,13 +37,15 @@ impl ThreadEvents {
 
     /// The last number that may have been given out up to a position; 0 stands for the time before the first frame.
     pub(super) async fn before(&mut self, position: u64) -> u64 {
-        if position == 0 {
-            return OF_FRAME;
-        }
         let start = match self.start {
+            _ if position == 0 => 0,
             Some(start) => start,
             None => self.read_start().await,
         };
+        if start == 0 {
+            // The log of the thread has not begun, also where something has a position of an earlier thread of this id.
+            return OF_FRAME;
+        }
         self.start = Some(start);
         let frames = position.saturating_sub(start);
         frames.saturating_add(1).saturating_mul(OF_FRAME)
@@ -61,14 +63,19 @@ impl ThreadEvents {
         if number <= self.out.seq {
             return false;
         }
-        let last = loop {
+        let last = self.log_position().await;
+        number > self.before(last).await
+    }
+
+    /// The last position of the log of the thread; 0 if there is none.
+    pub(super) async fn log_position(&self) -> u64 {
+        loop {
             let log = &self.service.shared.parts.log;
             match log.thread_position(self.thread).await {
-                Ok(last) => break u64::try_from(last).unwrap_or(0),
+                Ok(last) => return u64::try_from(last).unwrap_or(0),
                 Err(error) => self.pause_after(&error).await,
             }
-        };
-        number > self.before(last).await
+        }
     }
 
     /// The position before the first frame that the log of the thread ever had.

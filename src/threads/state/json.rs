@@ -206,7 +206,7 @@ fn task(
     map.insert("id", task.id.to_string());
     map.insert("name", Value::Str(task.name.clone()));
     map.insert("path", task.path.clone());
-    map.insert("error", task.error.as_ref().map(error_text));
+    map.insert("error", task.error_text());
     map.insert(
         "interrupts",
         Value::list(task.interrupts.iter().map(Interrupt::to_value).collect()),
@@ -220,22 +220,4 @@ fn task(
     });
     map.insert("result", result);
     Value::map(map)
-}
-
-/// `ValueError('what happened')`: a failure as LangGraph's states show it.
-fn error_text(error: &Value) -> Value {
-    let part = |key: &str| {
-        error
-            .get(key)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let message = part("message").replace('\\', "\\\\");
-    let quoted = if message.contains('\'') && !message.contains('"') {
-        format!("\"{message}\"")
-    } else {
-        format!("'{}'", message.replace('\'', "\\'"))
-    };
-    format!("{}({quoted})", part("error")).into()
 }

@@ -91,6 +91,10 @@ fn a_tool_is_called_and_leaves_nothing(place: &Place) {
         "serverInfo": {"name": "Backstitch", "version": env!("CARGO_PKG_VERSION")}
     });
     assert_eq!(begun["result"], expected);
+    for older in ["2025-03-26", "2024-11-05"] {
+        let begun = mcp(&client, "initialize", json!({"protocolVersion": older}));
+        assert_eq!(begun["result"]["protocolVersion"], older);
+    }
     let newer = mcp(
         &client,
         "initialize",

@@ -21,6 +21,7 @@ on_both_storages!(
     a_resumable_stream_is_replayed_after_the_last_seen_event,
     a_thread_is_busy_until_its_last_run_ends,
     a_join_that_was_left_waiting_runs_again_after_a_run_of_another_graph,
+    a_failure_is_a_text_where_a_run_goes_on_after_it,
 );
 
 fn the_run_row_is_final_before_the_stream_ends(place: &Place) {
@@ -391,4 +392,18 @@ fn a_stream_whose_run_or_thread_is_deleted_ends_with_an_error(place: &Place) {
             assert!(open.event().is_none());
         }
     }
+}
+
+fn a_failure_is_a_text_where_a_run_goes_on_after_it(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let failing = json!({"assistant_id": "failing", "input": {"fail": true}});
+    let run = test_support::talk::background(&client, &thread, &failing);
+    assert_eq!(client.end_of(&thread, &run), "error");
+    let text = "ValueError('boom from node bad')";
+    assert_eq!(client.state(&thread)["tasks"][0]["error"], text);
+    let again = json!({"assistant_id": "failing", "input": null, "stream_mode": ["checkpoints"]});
+    let events = client.stream(&thread, &again);
+    let first = events.iter().find(|event| event.name == "checkpoints");
+    assert_eq!(first.unwrap().data["tasks"][0]["error"], text);
 }

@@ -13,7 +13,12 @@ on_both_storages!(
     a_run_that_works_already_is_shown_to_who_comes_then,
     who_comes_back_gets_what_is_stored_and_numbers_that_grow,
     a_subscription_of_a_connection_gets_them_once,
+    a_later_subscription_of_a_connection_sees_that_a_run_works,
     a_run_that_ends_another_one_is_shown_behind_its_end,
+    of_runs_that_end_each_other_at_once_one_works_at_a_time,
+    a_run_that_never_began_is_not_shown,
+    the_events_of_a_thread_that_is_made_anew_are_shown,
+    a_stateless_run_is_shown_as_it_ended,
 );
 
 const CHANNELS: [&str; 4] = ["lifecycle", "values", "updates", "input"];
@@ -212,6 +217,135 @@ fn a_subscription_of_a_connection_gets_them_once(place: &Place) {
         both.retain(|(method, _)| method != "updates");
         assert_eq!(both, counted(1111, &log));
     });
+}
+
+fn a_later_subscription_of_a_connection_sees_that_a_run_works(place: &Place) {
+    let server = place.start(Setup::example("reference_server"));
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let run = || {
+        std::thread::scope(|scope| {
+            scope.spawn(|| background(&client, &thread, &slow(60_000, 2)));
+        });
+    };
+    block_on(async {
+        let mut socket = connect(&server, &thread, None).await.unwrap();
+        let channels = json!({"channels": ["custom"]});
+        socket.command("subscription.subscribe", channels).await;
+        run();
+        assert_eq!(socket.read().await.unwrap()["method"], "custom");
+        let channels = json!({"channels": ["lifecycle"]});
+        socket.command("subscription.subscribe", channels).await;
+        let event = socket.read().await.unwrap();
+        assert_eq!(event["params"]["data"]["event"], "running", "{event}");
+    });
+}
+
+/// What happened to each run, in order: the id, and how far it had come.
+fn lives(events: &[Value]) -> Vec<(String, String)> {
+    let of = |event: &Value| {
+        let id = event["event_id"].as_str().unwrap().to_owned();
+        let run = id.split(':').nth(1).unwrap().to_owned();
+        let how = event["params"]["data"]["event"].as_str().unwrap();
+        (run, how.to_owned())
+    };
+    let all = events.iter();
+    all.filter(|event| event["method"] == "lifecycle")
+        .map(of)
+        .collect()
+}
+
+/// Such as those of somebody who clicks twice.
+fn of_runs_that_end_each_other_at_once_one_works_at_a_time(place: &Place) {
+    let (_server, client) = serve(place);
+    for is_stored in [true, false] {
+        for _ in 0..5 {
+            let thread = client.thread();
+            let body = json!({"channels": ["lifecycle"]});
+            let mut watch = open(&client, &thread, body);
+            let run = with(slow(30, 1), "multitask_strategy", "interrupt");
+            let run = with(run, "stream_resumable", is_stored);
+            let path = format!("/threads/{thread}/runs");
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| ok(client.post(&path, &run), 200));
+                }
+            });
+            let mut seen = vec![];
+            while seen.last().is_none_or(|(_, how)| how != "completed") {
+                seen.extend(lives(&[watch.event().unwrap().data]));
+            }
+            assert!(seen.len().is_multiple_of(2), "{seen:?}");
+            for pair in seen.chunks(2) {
+                assert_eq!(pair[0].0, pair[1].0, "{seen:?}");
+                assert_eq!(pair[0].1, "running", "{seen:?}");
+            }
+        }
+    }
+}
+
+fn a_run_that_never_began_is_not_shown(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let body = json!({"channels": ["lifecycle", "custom"]});
+    let mut watch = open(&client, &thread, body);
+    let works = background(&client, &thread, &slow(60_000, 2));
+    watch.event_named("custom");
+    let queued = || background(&client, &thread, &slow(1, 1));
+    let of = |run: &str| format!("/threads/{thread}/runs/{run}");
+    let cancelled = queued();
+    let cancel = format!("{}/cancel?wait=1", of(&cancelled));
+    ok(client.send("POST", &cancel, &[], b""), 200);
+    let deleted = queued();
+    assert_eq!(client.delete(&of(&deleted)).status, 204);
+    let delayed = background(&client, &thread, &with(slow(1, 1), "after_seconds", 3600));
+    let cancel = format!("{}/cancel", of(&delayed));
+    assert_eq!(client.send("POST", &cancel, &[], b"").status, 202);
+    let last = with(slow(1, 1), "multitask_strategy", "interrupt");
+    let waits = queued();
+    let last = background(&client, &thread, &last);
+    assert_eq!(client.end_of(&thread, &waits), "interrupted");
+    let how = lives(&ends(&mut watch, 2));
+    let shown = [
+        (&works, "interrupted"),
+        (&last, "running"),
+        (&last, "completed"),
+    ];
+    let shown = shown.map(|(run, how)| (run.clone(), how.to_owned()));
+    assert_eq!(how, shown);
+}
+
+/// Positions in its log begin anew, while this process may have the feed of the old one.
+fn the_events_of_a_thread_that_is_made_anew_are_shown(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let channels = ["lifecycle", "values"];
+    let body = json!({"channels": channels});
+    let mut first = open(&client, &thread, body.clone());
+    start(&client, &thread, "counter", json!({}));
+    ends(&mut first, 1);
+    let path = format!("/threads/{thread}");
+    assert_eq!(client.delete(&path).status, 204);
+    ok(client.post("/threads", &json!({"thread_id": thread})), 200);
+    let mut watch = open(&client, &thread, body);
+    count(&client, &thread);
+    let plain = ends(&mut watch, 1);
+    assert_eq!(shown(&plain), counted(0, &[]));
+    start(&client, &thread, "counter", json!({}));
+    let stored = ends(&mut watch, 1);
+    assert_eq!(events(&client, &thread, &channels, 1), stored);
+    assert!(grow(&numbers(&[plain, stored].concat())));
+}
+
+/// Its row goes with its thread.
+fn a_stateless_run_is_shown_as_it_ended(place: &Place) {
+    let (_server, client) = serve(place);
+    let row = ok(client.post("/runs", &slow(300, 4)), 200);
+    let thread = row["thread_id"].as_str().unwrap();
+    let body = json!({"channels": ["lifecycle"]});
+    let mut watch = open(&client, thread, body);
+    let how = lives(&ends(&mut watch, 1));
+    assert_eq!(how.last().unwrap().1, "completed", "{how:?}");
 }
 
 /// A page that shows that a run works would else stop doing so when the end of the other one comes.

@@ -109,6 +109,7 @@ impl Session {
             };
         }
         events.restart();
+        events.knows(passed);
     }
 
     /// Carries out a command, and returns what is to be sent: the reply, and events that a new
@@ -194,6 +195,7 @@ impl Session {
                 let all = self.subscriptions.iter();
                 let all = all.fold(channels, |all, (_, one)| all.and(&one.filter.channels));
                 events.want(all);
+                events.show_running_again();
                 events
             }
         };
