@@ -71,7 +71,7 @@ pub struct ThreadEvents {
     /// It was looked up which runs work whose events are not stored.
     is_running_shown: bool,
     /// Those that the reader knows are shown too.
-    is_shown_again: bool,
+    repeats_running: bool,
     /// The position before the first one of the log, once it is known.
     start: Option<u64>,
     /// The position of the last frame of the log that was converted; 0 before the first.
@@ -114,7 +114,7 @@ impl Service {
             is_replayed: false,
             is_head_shown: false,
             is_running_shown: false,
-            is_shown_again: false,
+            repeats_running: false,
             start: None,
             position: 0,
             known: 0,
@@ -233,8 +233,8 @@ impl ThreadEvents {
     }
 
     /// Shows once more which runs work whose events are not stored, for who begins to read with others.
-    pub fn show_running_again(&mut self) {
-        self.is_shown_again = self.is_running_shown;
+    pub fn repeat_running(&mut self) {
+        self.repeats_running = self.is_running_shown;
         self.is_running_shown = false;
     }
 

@@ -23,10 +23,10 @@ impl ThreadEvents {
         // There may be no frame left of a log that has come this far.
         let last = self.log_position().await;
         self.pass(last.max(self.position)).await;
-        let is_shown_again = std::mem::take(&mut self.is_shown_again);
+        let repeats_running = std::mem::take(&mut self.repeats_running);
         for (run, graph) in running {
             let has_ended = self.last == Some(run) && self.has_last_ended;
-            if has_ended || (self.runs.contains_key(&run) && !is_shown_again) {
+            if has_ended || (self.runs.contains_key(&run) && !repeats_running) {
                 continue;
             }
             self.turn_to(run);

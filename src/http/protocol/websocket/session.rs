@@ -195,7 +195,7 @@ impl Session {
                 let all = self.subscriptions.iter();
                 let all = all.fold(channels, |all, (_, one)| all.and(&one.filter.channels));
                 events.want(all);
-                events.show_running_again();
+                events.repeat_running();
                 events
             }
         };
