@@ -107,7 +107,7 @@ pub struct TaskState {
 
 impl TaskState {
     /// `ValueError('what happened')`: its failure as LangGraph's states and events of checkpoints show it.
-    pub fn error_text(&self) -> Option<String> {
+    pub(crate) fn error_text(&self) -> Option<String> {
         let error = self.error.as_ref()?;
         let part = |key: &str| {
             let text = error.get(key).and_then(Value::as_str);
