@@ -25,8 +25,7 @@ pub use publisher::{LastFrames, Publisher, RunOwner};
 pub use source::FrameSource;
 pub use subscription::{Next, Since, Subscription, cut_off, gap};
 pub use thread::{
-    Feed, Passed, PassedEnd, Position, SinceThread, Subject, ThreadFrame, ThreadSubscription,
-    Watched,
+    End, Feed, Passed, Position, SinceThread, Subject, ThreadFrame, ThreadSubscription, Watched,
 };
 
 #[cfg(test)]

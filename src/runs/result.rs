@@ -17,7 +17,7 @@ use super::{Run, Status, shared::memory::ReadingMemory};
 use crate::{
     engine::Interrupt,
     id::RunId,
-    stream::{Mode, PassedEnd, write_frame},
+    stream::{End, Mode, write_frame},
     tree::read::head::Head,
     value::{Map, Value},
 };
@@ -79,13 +79,13 @@ impl RunResult {
     }
 
     /// How those who watch the thread see the end.
-    pub(super) fn passed_end(&self) -> PassedEnd {
+    pub(super) fn shown_end(&self) -> End {
         match (self.status, self.failure()) {
-            (_, Some(NOT_FOUND)) | (Status::Interrupted, _) => PassedEnd::Cancelled,
+            (_, Some(NOT_FOUND)) | (Status::Interrupted, _) => End::Cancelled,
             (Status::Error | Status::Timeout, failure) => {
-                PassedEnd::Failed(failure.map(|(_, message)| message.into()))
+                End::Failed(failure.map(|(_, message)| message.into()))
             }
-            (Status::Success | Status::Pending | Status::Running, _) => PassedEnd::Success,
+            (Status::Success | Status::Pending | Status::Running, _) => End::Success,
         }
     }
 

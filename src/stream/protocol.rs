@@ -17,7 +17,7 @@ mod tree;
 pub use event::{Event, Method};
 pub use filter::{Channels, Filter};
 pub use output::Output;
-pub use run::{End, Ended, Recorded, RunEvents, RunFacts};
+pub use run::{Ended, Recorded, RunEvents, RunFacts};
 
 /// The modes that a run of the protocol records: all of its channels are made from them.
 pub const MODES: &[super::Mode] = &[

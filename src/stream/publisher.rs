@@ -23,7 +23,7 @@ use super::{
     options::{Limits, Options},
     readers::Readers,
     subscription::{Since, Subscription},
-    thread::{Feed, PassedEnd},
+    thread::{End, Feed, Passed},
 };
 use crate::{
     engine::{Event, Kind, Sink},
@@ -55,10 +55,10 @@ pub struct Publisher {
     grows: bool,
     state: Mutex<State>,
     started: OnceLock<()>,
-    /// This process has begun to execute the run.
-    begun: AtomicBool,
+    /// What those who watch the thread are told of the run, once this process has begun to execute it.
+    begun: OnceLock<Arc<Passed>>,
     /// How the run ended.
-    end: OnceLock<PassedEnd>,
+    end: OnceLock<End>,
     readers: AtomicUsize,
     closed: AtomicBool,
     notify: Notify,
@@ -162,7 +162,7 @@ impl Publisher {
                 logging: None,
             }),
             started: OnceLock::new(),
-            begun: AtomicBool::new(false),
+            begun: OnceLock::new(),
             end: OnceLock::new(),
             readers: AtomicUsize::new(0),
             closed: AtomicBool::new(false),

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 pub use self::{
-    passed::{Passed, PassedEnd},
+    passed::{End, Passed},
     position::{Position, SinceThread},
     subscription::{ThreadSubscription, Watched},
 };
@@ -196,7 +196,7 @@ impl Feed {
     }
 
     /// Appends the end of a run; `passed` if it is not replayed.
-    pub(super) fn push_end(&self, run: RunId, passed: Option<Passed>) {
+    pub(super) fn push_end(&self, run: RunId, passed: Option<Arc<Passed>>) {
         let mut body = vec![];
         frame::open(&mut body, "metadata", "");
         body.extend_from_slice(b"{\"status\":\"run_done\",\"run_id\":");
@@ -212,7 +212,7 @@ impl Feed {
     pub(super) fn push_frames(
         &self,
         run: RunId,
-        passed: Option<Passed>,
+        passed: Option<Arc<Passed>>,
         each: impl FnOnce(&mut dyn FnMut(u64, Modes, &[u8])),
     ) {
         self.push(passed.is_none(), passed, |push| {
@@ -252,10 +252,9 @@ impl Feed {
     fn push(
         &self,
         is_replayed: bool,
-        passed: Option<Passed>,
+        passed: Option<Arc<Passed>>,
         each: impl FnOnce(&mut dyn FnMut(Subject, bool, Bytes)),
     ) {
-        let passed = passed.map(Arc::new);
         let mut state = self.state.lock();
         let state_now = &mut *state;
         each(&mut |subject, is_lifecycle, body| {

@@ -23,8 +23,8 @@ use crate::{
     id::{RunId, ThreadId},
     runs::{self, Status, request::Assistant, shared::AccessWatch},
     stream::{
-        Position, Subject, ThreadFrame, Watched,
-        protocol::{Channels, End, Event, Output, Recorded, RunEvents, RunFacts},
+        End, Position, Subject, ThreadFrame, Watched,
+        protocol::{Channels, Event, Output, Recorded, RunEvents, RunFacts},
     },
     value::Value,
 };
@@ -252,7 +252,7 @@ impl ThreadEvents {
             Subject::Edit => {}
             Subject::Run(run, number) => {
                 if !self.runs.contains_key(&run) {
-                    if self.is_of_none_that_began() {
+                    if self.is_frame_to_skip() {
                         return;
                     }
                     let facts = self.facts_of_first(run).await;
@@ -271,7 +271,7 @@ impl ThreadEvents {
                     return;
                 }
                 if !self.runs.contains_key(&run) {
-                    if self.is_end_of_none_that_began() {
+                    if self.is_end_to_skip() {
                         return;
                     }
                     // Those before its end have expired, or were seen at another process.
@@ -279,8 +279,8 @@ impl ThreadEvents {
                     self.runs.insert(run, RunEvents::new(facts));
                     self.turn_to(run);
                 }
-                let end = match self.passed().and_then(|passed| passed.end.as_ref()) {
-                    Some(end) => passing::end_of(end),
+                let end = match self.passed().and_then(|passed| passed.end.clone()) {
+                    Some(end) => end,
                     None => self.end_of(run).await,
                 };
                 if let Some(events) = self.runs.get_mut(&run) {

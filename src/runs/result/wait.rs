@@ -232,7 +232,7 @@ impl Service {
     /// stream.
     pub(in crate::runs) fn publish_result(&self, pending: PendingRun, result: RunResult) {
         let publisher = &pending.handle.publisher;
-        publisher.ends_as(result.passed_end());
+        publisher.ends_as(result.shown_end());
         publisher.close();
         self.inner.hub.finish(publisher);
         pending.result.send_replace(Some(Arc::new(result)));

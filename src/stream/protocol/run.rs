@@ -16,7 +16,7 @@ use super::{
 use crate::{
     engine::Interrupt,
     id::RunId,
-    stream::log::ATTEMPT_FRAMES,
+    stream::{log::ATTEMPT_FRAMES, thread::End},
     value::{Map, Value},
 };
 
@@ -43,17 +43,6 @@ pub struct Recorded<'a> {
     pub data: &'a str,
     /// Its number in the stream of its run.
     pub number: u64,
-}
-
-/// How a run ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
-    /// By itself: it is through, or waits for an input.
-    Success,
-    /// By an error; `None` if the frames have it.
-    Failed(Option<Arc<str>>),
-    /// It was cancelled.
-    Cancelled,
 }
 
 /// The end of a run of which no frame is left.

@@ -3,7 +3,11 @@
 use super::*;
 use std::collections::VecDeque;
 
-use crate::{id::RunId, stream::log::ATTEMPT_FRAMES, value::Value};
+use crate::{
+    id::RunId,
+    stream::{End, log::ATTEMPT_FRAMES},
+    value::Value,
+};
 
 const RUN: &str = "01a1fafc-3b82-7060-a0e0-9d3f4b148f0c";
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::Ordering};
 use super::Publisher;
 use crate::stream::{
     buffer::Buffer,
-    thread::{Feed, Passed, PassedEnd},
+    thread::{End, Feed, Passed},
 };
 
 impl Publisher {
@@ -31,29 +31,43 @@ impl Publisher {
             && !is_logged
         {
             let is_replayed = self.resumable && state.logging.is_none();
-            feed.push_end(self.run, (!is_replayed).then(|| self.passed()));
+            let passed = || Passed {
+                end: self.end.get().cloned(),
+                ..Passed::clone(&self.passed())
+            };
+            feed.push_end(self.run, (!is_replayed).then(|| Arc::new(passed())));
         }
     }
 
     /// Says how the run ended, before the stream is closed.
-    pub fn ends_as(&self, end: PassedEnd) {
+    pub fn ends_as(&self, end: End) {
         // The first end is the one that was stored.
         let _ = self.end.set(end);
     }
 
+    /// This process begins to execute the run.
+    pub(super) fn take_up(&self) {
+        self.begun.get_or_init(|| self.facts(true));
+    }
+
     /// What those who watch the thread are told of a run whose frames are not replayed.
-    fn passed(&self) -> Passed {
-        Passed {
+    fn passed(&self) -> Arc<Passed> {
+        let begun = self.begun.get().cloned();
+        begun.unwrap_or_else(|| self.facts(false))
+    }
+
+    fn facts(&self, has_begun: bool) -> Arc<Passed> {
+        Arc::new(Passed {
             graph: self.graph_name.clone(),
-            has_begun: self.has_begun(),
+            has_begun,
             is_stored: self.resumable,
-            end: self.end.get().cloned(),
-        }
+            end: None,
+        })
     }
 
     /// Whether this process has begun to execute the run.
     pub(in crate::stream) fn has_begun(&self) -> bool {
-        self.begun.load(Ordering::Acquire)
+        self.begun.get().is_some()
     }
 
     /// The name of its graph.

@@ -1,10 +1,6 @@
 //! Streams that have a log: their frames are shown once they are stored.
 
-use std::{
-    collections::VecDeque,
-    pin::pin,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{collections::VecDeque, pin::pin, sync::Arc};
 
 use super::{Publisher, State, push_failure};
 use crate::{
@@ -150,7 +146,7 @@ impl Publisher {
 
     /// Takes the right to write its log, for an attempt of this process.
     pub fn own(&self, owner: RunOwner) {
-        self.begun.store(true, Ordering::Release);
+        self.take_up();
         if let Some(logging) = &mut self.state.lock().logging {
             logging.owner = Some(owner);
             logging.is_fenced = false;

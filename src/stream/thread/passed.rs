@@ -13,15 +13,15 @@ pub struct Passed {
     /// Its frames are replayed, by the log, which has its end too unless nobody executed it any more.
     pub is_stored: bool,
     /// How it ended, with the entry of its end; `None` if that is not known here.
-    pub end: Option<PassedEnd>,
+    pub end: Option<End>,
 }
 
-/// How such a run ended.
+/// How a run ended, as those who watch its thread see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PassedEnd {
-    /// By itself.
+pub enum End {
+    /// By itself: it is through, or waits for an input.
     Success,
-    /// By an error with this message.
+    /// By an error with this message; `None` if its frames have it.
     Failed(Option<Arc<str>>),
     /// It was cancelled or deleted.
     Cancelled,

@@ -26,7 +26,10 @@ impl ThreadEvents {
     /// has: that may have been none that is replayed either.
     pub(super) async fn pass(&mut self, position: u64) {
         let last = self.before(position).await;
-        self.out.seq = self.out.seq.max(self.known.min(last));
+        // One that is ahead of the thread is none of its numbers.
+        if self.known <= last {
+            self.out.seq = self.out.seq.max(self.known);
+        }
         self.out.passing = Some(last);
     }
 

@@ -6,8 +6,8 @@ use super::ThreadEvents;
 use crate::{
     id::RunId,
     stream::{
-        Passed, PassedEnd,
-        protocol::{End, RunEvents, RunFacts},
+        End, Passed,
+        protocol::{RunEvents, RunFacts},
     },
 };
 
@@ -43,7 +43,7 @@ impl ThreadEvents {
 
     /// Whether the first pending frame is one of a run that has not begun here, and tells only why: it waited and was
     /// ended, or another process executes it. What it left are values.
-    pub(super) fn is_of_none_that_began(&self) -> bool {
+    pub(super) fn is_frame_to_skip(&self) -> bool {
         let Some(frame) = self.pending.front() else {
             return false;
         };
@@ -53,9 +53,9 @@ impl ThreadEvents {
 
     /// Whether the first pending frame is the end of a run that is not to be shown: the log has it, or the run may never
     /// have begun.
-    pub(super) fn is_end_of_none_that_began(&self) -> bool {
+    pub(super) fn is_end_to_skip(&self) -> bool {
         self.passed().is_some_and(|passed| {
-            let is_cancelled = matches!(passed.end, None | Some(PassedEnd::Cancelled));
+            let is_cancelled = matches!(passed.end, None | Some(End::Cancelled));
             passed.is_stored || (!passed.has_begun && is_cancelled)
         })
     }
@@ -67,14 +67,5 @@ pub(super) fn facts_of(run: RunId, graph: Arc<str>) -> RunFacts {
         run,
         graph,
         is_protocol: false,
-    }
-}
-
-/// How a run ended whose end is not replayed.
-pub(super) fn end_of(end: &PassedEnd) -> End {
-    match end {
-        PassedEnd::Success => End::Success,
-        PassedEnd::Failed(message) => End::Failed(message.clone()),
-        PassedEnd::Cancelled => End::Cancelled,
     }
 }

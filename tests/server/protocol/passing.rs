@@ -332,6 +332,7 @@ fn a_run_that_ends_another_one_is_shown_behind_its_end(place: &Place) {
             };
             let body = json!({"channels": ["lifecycle", "custom"]});
             let mut watch = open(&client, &thread, body);
+            let mut in_time = 0;
             for _ in 0..5 {
                 run(60_000, 2);
                 watch.event_named("custom");
@@ -342,11 +343,13 @@ fn a_run_that_ends_another_one_is_shown_behind_its_end(place: &Place) {
                 if begin.elapsed() >= Duration::from_secs(2) {
                     continue;
                 }
+                in_time += 1;
                 ended.retain(|event| event["method"] == "lifecycle");
                 let how = shown(&ended).into_iter().map(|(_, how)| how);
                 let order = ["interrupted", "running", "completed"];
                 assert_eq!(how.collect::<Vec<_>>(), order, "{strategy}, {is_stored}");
             }
+            assert!(in_time > 0, "the machine is quick enough once");
         }
     }
 }
