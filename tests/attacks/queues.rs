@@ -7,6 +7,7 @@ use serde_json::json;
 use test_support::client::Client;
 use test_support::on_both_storages;
 use test_support::place::{Place, serve};
+use test_support::processor::Taken;
 use test_support::server::{Server, Setup};
 use test_support::tables;
 use test_support::talk::{background, slow, until, with};
@@ -115,7 +116,7 @@ struct Cost {
 impl Cost {
     /// Of as many runs that wait, and as many that are worked off.
     fn of(place: &Place, server: &Server, client: &Client) -> Self {
-        let before = processor_time(place, server);
+        let before = Taken::by(place, server);
         let mut creations: Vec<Duration> = (0..RUNS)
             .map(|_| {
                 let thread = client.thread();
@@ -140,7 +141,7 @@ impl Cost {
         Self {
             creation: creations[RUNS / 2],
             drain: begin.elapsed(),
-            work: processor_time(place, server) - before,
+            work: Taken::by(place, server).since(&before),
         }
     }
 
@@ -156,23 +157,6 @@ impl Cost {
 
 /// Runs whose cost is looked at.
 const RUNS: usize = 15;
-
-/// The processor time that a server has taken, and the sessions of its database.
-fn processor_time(place: &Place, server: &Server) -> Duration {
-    let own = Duration::from_millis(10 * server.ticks());
-    if !place.is_postgres() {
-        return own;
-    }
-    let sessions = "SELECT pid::text FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    let sessions = tables::rows(place, server, sessions);
-    let of_session = |row: &tables::Row| {
-        let pid = row[0].as_ref().unwrap();
-        // Nanoseconds of a processor are first.
-        let times = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
-        Duration::from_nanos(times.split(' ').next().unwrap().parse().unwrap())
-    };
-    own + sessions.iter().map(of_session).sum::<Duration>()
-}
 
 fn a_run_costs_the_same_however_many_are_queued(place: &Place) {
     // While one principal has them all, eight more are left for the other.

@@ -7,7 +7,6 @@ use test_support::client::Client;
 use test_support::place::{Place, block_on};
 use test_support::server::{Server, Setup};
 use test_support::tables;
-use test_support::talk::until;
 
 on_both_storages!(
     a_long_chat_takes_a_small_multiple_of_its_text,
@@ -184,12 +183,7 @@ impl Sizes {
 
     /// Once the tables derived from events are made.
     fn settled(place: &Place, server: &Server) -> Self {
-        let behind = "SELECT CAST(t.last_event_number AS text) FROM threads t \
-             WHERE 1 > (SELECT count(*) FROM projection_offsets p \
-                 WHERE p.thread_id = t.thread_id AND p.last_event_number = t.last_event_number)";
-        until("the derived tables know every event", || {
-            tables::rows(place, server, behind).is_empty()
-        });
+        tables::settled(place, server);
         Self::of(place, server)
     }
 

@@ -22,6 +22,7 @@ pub mod memory;
 pub mod node;
 pub mod place;
 pub mod postgres;
+pub mod processor;
 pub mod programs;
 pub mod python;
 pub mod routes;

@@ -8,6 +8,7 @@ use tokio_postgres::Client;
 
 use crate::place::Place;
 use crate::server::Server;
+use crate::talk::until;
 
 /// Columns as text; ids with hyphens.
 pub type Row = Vec<Option<String>>;
@@ -53,6 +54,16 @@ pub fn columns(place: &Place, server: &Server, table: &str) -> Vec<String> {
     };
     let names = rows(place, server, &names);
     names.into_iter().flatten().flatten().collect()
+}
+
+/// Waits until the tables that are derived from events know all of these.
+pub fn settled(place: &Place, server: &Server) {
+    let behind = "SELECT CAST(t.last_event_number AS text) FROM threads t \
+         WHERE 1 > (SELECT count(*) FROM projection_offsets p \
+             WHERE p.thread_id = t.thread_id AND p.last_event_number = t.last_event_number)";
+    until("the derived tables know every event", || {
+        rows(place, server, behind).is_empty()
+    });
 }
 
 /// What every table has, by its name.
