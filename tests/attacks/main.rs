@@ -40,6 +40,7 @@ mod shares;
 mod siege;
 mod slow_bodies;
 mod small_responses;
+mod sockets;
 mod streams;
 mod thread_pages;
 mod together;

@@ -1,9 +1,10 @@
 //! The protocol over a WebSocket: commands, their replies and events on one connection. A client that
 //! sends what cannot be taken, is silent or reads nothing is cut off.
 
+mod incoming;
 mod session;
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
@@ -28,12 +29,13 @@ use tokio_tungstenite::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::session::Session;
+use self::{incoming::Incoming, session::Session};
 use crate::{
     contention::shares::in_this_name,
     http::server::{
         Body, Error, body,
         call::{Call, StreamSlot},
+        request_body,
     },
     stream::{Memory, protocol::Event},
     threads::protocol::Next,
@@ -46,7 +48,7 @@ const TRY_LATER: u16 = 1013;
 /// Bytes that are read from the connection and written to it at once.
 const BUFFER: usize = 16 << 10;
 
-type Socket = WebSocketStream<TokioIo<Upgraded>>;
+type Socket = WebSocketStream<Incoming<TokioIo<Upgraded>>>;
 
 /// Limits of one connection.
 struct Limits {
@@ -59,6 +61,8 @@ struct Limits {
     /// Where what it has not taken counts, and for whom.
     memory: Arc<Memory>,
     payer: Arc<str>,
+    /// Of what it sends, as of the bodies of requests.
+    incoming: request_body::Limits,
 }
 
 /// Why a connection is closed.
@@ -67,6 +71,22 @@ enum End {
     Gone,
     /// The server closes it.
     Close(CloseCode, &'static str),
+}
+
+impl End {
+    /// After an error of the connection, which may be that of a message without end.
+    fn of(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::TimedOut => {
+                Self::Close(CloseCode::Policy, "The message came too slowly")
+            }
+            io::ErrorKind::OutOfMemory => {
+                let reason = "There is no memory for the message now";
+                Self::Close(CloseCode::from(TRY_LATER), reason)
+            }
+            _ => Self::Gone,
+        }
+    }
 }
 
 /// `GET /threads/{thread_id}/stream/events`
@@ -99,6 +119,7 @@ pub(in crate::http) async fn connect(mut call: Call) -> Result<Response<Body>, E
         stall: options.stall_timeout,
         memory: call.runs().stream_memory().clone(),
         payer: call.payer.clone(),
+        incoming: call.limits(),
     };
     let largest = options.body_limit;
     let config = WebSocketConfig::default()
@@ -145,8 +166,8 @@ async fn serve(
     let Ok(Ok(upgraded)) = timeout(limits.stall, upgrade).await else {
         return;
     };
-    let io = TokioIo::new(upgraded);
-    let mut socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
+    let connection = Incoming::new(TokioIo::new(upgraded), limits.incoming.clone());
+    let mut socket = WebSocketStream::from_raw_socket(connection, Role::Server, Some(config)).await;
     // It is large, and there is one for each connection.
     let talk = Box::pin(talk(&mut socket, session, &limits, &cut));
     if let End::Close(code, reason) = talk.await {
@@ -183,7 +204,10 @@ async fn talk(
                 heard = Instant::now();
                 match read {
                     Some(Ok(Message::Text(text))) => {
-                        match session.carry_out(text.as_bytes()).await {
+                        let carried_out = session.carry_out(text.as_bytes()).await;
+                        drop(text);
+                        socket.get_mut().message_ended();
+                        match carried_out {
                             Ok(replies) => replies,
                             Err(end) => return end,
                         }
@@ -192,7 +216,11 @@ async fn talk(
                         return End::Close(CloseCode::Unsupported, "Commands are texts");
                     }
                     // What is to be said to a ping is queued already.
-                    Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => vec![],
+                    Some(Ok(Message::Ping(payload) | Message::Pong(payload))) => {
+                        socket.get_mut().control_ended(payload.len());
+                        vec![]
+                    }
+                    Some(Ok(Message::Frame(_))) => vec![],
                     Some(Ok(Message::Close(_))) | None => return End::Gone,
                     Some(Err(SocketError::Capacity(CapacityError::MessageTooLong { .. }))) => {
                         return End::Close(CloseCode::Size, "The message is larger than the limit");
@@ -203,6 +231,7 @@ async fn talk(
                     Some(Err(SocketError::Protocol(_))) => {
                         return End::Close(CloseCode::Protocol, "This is no WebSocket frame");
                     }
+                    Some(Err(SocketError::Io(error))) => return End::of(&error),
                     Some(Err(_)) => return End::Gone,
                 }
             }

@@ -1,0 +1,126 @@
+//! Messages over WebSockets that are large and never end.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use test_support::client::Client;
+use test_support::on_both_storages;
+use test_support::place::Place;
+use test_support::server::{Server, Setup};
+use uuid::Uuid;
+
+use crate::siege::{MIB, Memory, Waits, rounds};
+
+on_both_storages!(; postgres_in_long_form:
+    unfinished_messages_of_one_client_leave_memory_for_another,
+    a_message_that_does_not_end_closes_its_socket_whatever_comes_in_between,
+);
+
+/// A socket of ann's on a thread that may come to be; none where the server has no memory for the request.
+fn connect(server: &Server) -> Option<TcpStream> {
+    let address = server.base_url().trim_start_matches("http://");
+    let mut socket = TcpStream::connect(address).unwrap();
+    let timeout = Some(Duration::from_secs(20));
+    socket.set_write_timeout(timeout).unwrap();
+    socket.set_read_timeout(timeout).unwrap();
+    let thread = Uuid::now_v7();
+    let head = format!(
+        "GET /threads/{thread}/stream/events HTTP/1.1\r\nhost: {address}\r\nx-api-key: key-a\r\n\
+         connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
+         sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    socket.write_all(head.as_bytes()).unwrap();
+    let mut head = vec![];
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        socket.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap();
+    if head.starts_with("HTTP/1.1 503 ") {
+        return None;
+    }
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    Some(socket)
+}
+
+/// The first part of a text that others are to follow, masked with zeros.
+fn part(bytes: usize) -> Vec<u8> {
+    let mut frame = vec![0x01, 0x80 | 127];
+    frame.extend_from_slice(&(bytes as u64).to_be_bytes());
+    frame.extend_from_slice(&[0; 4]);
+    frame.resize(frame.len() + bytes, b' ');
+    frame
+}
+
+/// The code with which the server has closed a socket, if it has.
+fn close_code(mut socket: &TcpStream, patience: Duration) -> Option<u16> {
+    socket.set_read_timeout(Some(patience)).unwrap();
+    let mut head = [0; 2];
+    loop {
+        socket.read_exact(&mut head).ok()?;
+        let mut sent = vec![0; usize::from(head[1] & 0x7f)];
+        socket.read_exact(&mut sent).ok()?;
+        // Pings come in between.
+        if head[0] == 0x88 {
+            return Some(u16::from_be_bytes([sent[0], sent[1]]));
+        }
+    }
+}
+
+fn keyed() -> Setup {
+    Setup::example("reference_server").env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b")
+}
+
+fn unfinished_messages_of_one_client_leave_memory_for_another(place: &Place) {
+    let server = place.start(keyed());
+    let bob = Client::of(&server).with_key("key-b");
+    bob.thread();
+    let memory = Memory::of(&server);
+    let part = part(3 << 20);
+    let many = 150 * rounds();
+    let sockets: Vec<_> = (0..many)
+        .filter_map(|_| {
+            let mut socket = connect(&server)?;
+            // Refused ones are closed before all of it was sent.
+            socket.write_all(&part).ok();
+            Some(socket)
+        })
+        .collect();
+    let soon = Duration::from_millis(10);
+    let is_open = |socket: &&TcpStream| close_code(socket, soon) != Some(1013);
+    let open = sockets.iter().filter(is_open).count();
+    println!("{open} of {many} stay open");
+    assert!((1..many / 2).contains(&open));
+    // A large body of somebody else is read meanwhile.
+    let large = format!("{{{}}}", " ".repeat(1 << 20));
+    assert_eq!(bob.post_text("/threads", large).status, 200);
+    Waits::of(&bob, 50).held("unfinished messages", Duration::from_secs(1));
+    drop(sockets);
+    memory.held("unfinished messages", 256 * MIB);
+}
+
+fn a_message_that_does_not_end_closes_its_socket_whatever_comes_in_between(place: &Place) {
+    let setup = keyed().env("BACKSTITCH_BODY_GRACE", "4");
+    let server = place.start(setup.env("BACKSTITCH_BODY_PACE", "2000"));
+    let mut idle = connect(&server).unwrap();
+    let mut socket = connect(&server).unwrap();
+    let begin = Instant::now();
+    socket.write_all(&part(4000)).unwrap();
+    let ping = [0x89, 0x80, 0, 0, 0, 0];
+    let code = loop {
+        if let Some(code) = close_code(&socket, Duration::from_millis(500)) {
+            break code;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(30), "it stays open");
+        socket.write_all(&ping).ok();
+        idle.write_all(&ping).unwrap();
+    };
+    assert_eq!(code, 1008);
+    assert!(begin.elapsed() >= Duration::from_millis(5_500));
+    // Between messages a client may take its time.
+    idle.write_all(&ping).unwrap();
+    assert_eq!(close_code(&idle, Duration::from_millis(500)), None);
+    idle.write_all(&ping).unwrap();
+}
