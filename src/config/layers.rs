@@ -214,13 +214,11 @@ fn parse(path: &Path, text: &str) -> Result<BTreeMap<String, String>, Error> {
         let text = match value {
             toml::Value::String(text) => text,
             toml::Value::Integer(number) => number.to_string(),
+            toml::Value::Float(number) => number.to_string(),
             toml::Value::Boolean(switch) => switch.to_string(),
             toml::Value::Table(pairs) if name == "api_keys" => pairs
                 .into_iter()
-                .map(|(principal, key)| match key {
-                    toml::Value::String(key) => Ok(format!("{principal}={key}")),
-                    _ => Err(wrong(format!("the key of `{principal}` must be a string"))),
-                })
+                .map(|(principal, key)| pair(&principal, &key).map_err(wrong))
                 .collect::<Result<Vec<_>, _>>()?
                 .join(","),
             other => {
@@ -231,4 +229,22 @@ fn parse(path: &Path, text: &str) -> Result<BTreeMap<String, String>, Error> {
         values.insert(name, text);
     }
     Ok(values)
+}
+
+/// A principal and its key as the list of the environment has them.
+fn pair(principal: &str, key: &toml::Value) -> Result<String, String> {
+    let toml::Value::String(key) = key else {
+        return Err(format!("the key of `{principal}` must be a string"));
+    };
+    if principal.contains([',', '=']) {
+        return Err(format!(
+            "the principal `{principal}` has a comma or an equals sign in its name: name it without"
+        ));
+    }
+    if key.contains(',') {
+        return Err(format!(
+            "the key of `{principal}` has a comma in it: choose one without"
+        ));
+    }
+    Ok(format!("{principal}={key}"))
 }

@@ -157,6 +157,36 @@ fn api_keys_come_from_a_list_or_a_table() {
 }
 
 #[test]
+fn a_key_in_the_table_is_one_key_whatever_is_in_it() {
+    let of = |text: &str| settings(Flags::default(), &[], &format!("[api_keys]\n{text}"));
+    let keys = of("ann = \"k=1==\"").unwrap().api_keys;
+    assert_eq!(
+        (&*keys[0].principal, keys[0].key.reveal()),
+        ("ann", "k=1==")
+    );
+    for (wrong, named) in [
+        ("ann = \"geheim,admin=x\"", "the key of `ann`"),
+        ("\"ann,bob\" = \"geheim\"", "`ann,bob`"),
+        ("\"ann=bob\" = \"geheim\"", "`ann=bob`"),
+    ] {
+        let refusal = refusal(&[], &format!("[api_keys]\n{wrong}"));
+        assert!(
+            refusal.contains(named) && !refusal.contains("geheim"),
+            "{refusal}"
+        );
+    }
+}
+
+#[test]
+fn numbers_of_the_file_may_be_fractions_where_those_of_the_environment_may() {
+    let set = settings(Flags::default(), &[], "thread_ttl = 0.5").unwrap();
+    let by_variable = [("BACKSTITCH_THREAD_TTL", "0.5")];
+    let same = settings(Flags::default(), &by_variable, "").unwrap();
+    assert_eq!(shown(&set, "thread_ttl").0, shown(&same, "thread_ttl").0);
+    assert!(refusal(&[], "port = 0.5").contains("port"));
+}
+
+#[test]
 fn administrators_are_principals_by_name() {
     let of = |text| settings(Flags::default(), &[("BACKSTITCH_ADMINS", text)], "");
     assert_eq!(of("ann, bob").unwrap().admins, ["ann", "bob"]);
