@@ -11,6 +11,8 @@ use crate::{
     value::Value,
 };
 
+#[cfg(any(feature = "mcp", feature = "openai"))]
+mod address;
 #[cfg(feature = "openai")]
 #[cfg_attr(
     not(feature = "models"),

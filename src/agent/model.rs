@@ -18,6 +18,10 @@ use crate::{
     value::{Map, Value},
 };
 
+/// The result of a call that has none: a run ended while it was carried out, or beside a hand-off.
+const NO_RESULT: &str =
+    "This call has no result: it may have been carried out. Check before you repeat it.";
+
 type MakePrompt = dyn Fn(&Ctx) -> anyhow::Result<String> + Send + Sync;
 
 /// Instructions of a model.
@@ -287,10 +291,6 @@ fn with_results(messages: &[Message], request: &mut Vec<Message>) {
                 .is_some_and(|id| !results.contains(id))
         });
         request.extend(unreadable);
-        request.extend(
-            missing
-                .iter()
-                .map(|call| error_message(call, "This call was not run.")),
-        );
+        request.extend(missing.iter().map(|call| error_message(call, NO_RESULT)));
     }
 }

@@ -6,11 +6,13 @@ use super::Error;
 
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// A client with our TLS. How long a server may be silent each call decides itself.
+/// A client with our TLS. How long a server may be silent each call decides itself. It follows no redirect, which could
+/// take keys and conversations to another server.
 pub(super) fn http() -> Result<reqwest::Client, Error> {
     crate::tls::set_provider();
     reqwest::Client::builder()
         .connect_timeout(CONNECT)
+        .redirect(reqwest::redirect::Policy::none())
         .build()
         .map_err(|error| Error::Client(format!("{:#}", anyhow::Error::new(error))))
 }

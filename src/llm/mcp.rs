@@ -5,7 +5,7 @@ use std::{env, fmt, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::Tool;
+use super::{Tool, address::without_password};
 
 mod child;
 mod link;
@@ -206,16 +206,6 @@ impl fmt::Display for Target {
             Self::Http { url, .. } => f.write_str(without_password(url)),
             Self::Command(program) => f.write_str(&program.path),
         }
-    }
-}
-
-/// An address without what comes before its host and after its path, where keys may stand.
-fn without_password(url: &str) -> &str {
-    let end = url.find(['?', '#']).unwrap_or(url.len());
-    let url = &url[..end];
-    match (url.find("://"), url.rfind('@')) {
-        (Some(scheme), Some(at)) if at > scheme => &url[at + 1..],
-        _ => url,
     }
 }
 

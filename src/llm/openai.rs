@@ -3,9 +3,12 @@
 use std::{env, sync::Arc, time::Duration};
 
 use async_openai::{config::OpenAIConfig, error::OpenAIError, traits::RequestOptionsBuilder};
+use futures::StreamExt;
+use tokio::time::timeout;
 
 use super::{
     CallOptions, ChatModel, Error, Tokens, Tool,
+    address::without_password,
     connection::{self, short},
     limits::Settings,
 };
@@ -18,6 +21,9 @@ mod text;
 mod transport;
 
 pub use embeddings::EmbeddingModel;
+
+/// How long a server may take to send what follows a reply that is whole.
+const AFTERWARDS: Duration = Duration::from_secs(5);
 
 /// The default base URL of requests.
 pub const DEFAULT_BASE: &str = "https://api.openai.com/v1";
@@ -37,6 +43,7 @@ pub const DEFAULT_MODEL: &str = "gpt-4o-mini";
 pub struct Client {
     client: async_openai::Client<OpenAIConfig>,
     http: reqwest::Client,
+    /// As messages show it.
     base: Arc<str>,
     model: Arc<str>,
     limits: Settings,
@@ -56,13 +63,14 @@ impl Client {
     ) -> Result<Self, Error> {
         let http = connection::http()?;
         let (base, model): (Arc<str>, Arc<str>) = (base.into(), model.into());
+        let shown = without_password(&base).into();
         let config = OpenAIConfig::new()
             .with_api_base(base.trim_end_matches('/'))
             .with_api_key(key);
         Ok(Self {
             client: async_openai::Client::build(http.clone(), config),
             http,
-            base,
+            base: shown,
             limits: Settings::of_model(&model),
             model,
             schemas: None,
@@ -135,7 +143,7 @@ impl Client {
         &self.model
     }
 
-    /// Base URL of the server that it calls.
+    /// Base URL of the server that it calls, without a password in it.
     pub fn base(&self) -> &str {
         &self.base
     }
@@ -173,8 +181,16 @@ impl ChatModel for Client {
             let mut events = events.map_err(|error| failed(base, error))?;
             let mut reply = reply::Reply::default();
             let mut meter = limits.meter(this.base.clone());
-            while let Some(event) = silence.next(base, &mut events).await? {
-                let event = event.map_err(|error| transport.failure().unwrap_or_else(|| failed(base, error)))?;
+            loop {
+                let event = if reply.is_done() {
+                    // Counts of tokens may follow. A reply that is whole does not fail by what comes after it, and some
+                    // servers leave the connection open.
+                    let Ok(Some(Ok(event))) = timeout(AFTERWARDS, events.next()).await else { break };
+                    event
+                } else {
+                    let Some(event) = silence.next(base, &mut events).await? else { break };
+                    event.map_err(|error| transport.failure().unwrap_or_else(|| failed(base, error)))?
+                };
                 for piece in reply.pieces(base, event)? {
                     meter.count(&piece)?;
                     silence.piece(&piece);

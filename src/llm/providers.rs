@@ -9,7 +9,10 @@ use genai::{
     resolver::{AuthData, Endpoint},
 };
 
-use super::{CallOptions, ChatModel, Error, Tokens, Tool, connection, limits::Settings};
+use super::{
+    CallOptions, ChatModel, Error, Tokens, Tool, address::without_password, connection,
+    limits::Settings,
+};
 use crate::{message::Message, trace};
 
 mod embeddings;
@@ -18,6 +21,7 @@ mod media;
 mod provider;
 mod reply;
 mod request;
+mod schema;
 
 pub use embeddings::EmbeddingModel;
 pub use provider::Provider;
@@ -118,9 +122,9 @@ impl Client {
         &self.model
     }
 
-    /// Base URL of the server that it calls.
+    /// Base URL of the server that it calls, without a password in it.
     pub fn base(&self) -> &str {
-        &self.base
+        without_password(&self.base)
     }
 
     fn target(&self) -> ServiceTarget {
@@ -151,14 +155,14 @@ impl ChatModel for Client {
         let options = options.map(|options| failure.watch(self.provider, options));
         let this = self.clone();
         Box::pin(async_stream::try_stream! {
-            let base = &*this.base;
+            let base = this.base();
             let mut silence = limits.silence();
             let failed = |error: genai::Error| failure::error(base, &error);
             let (request, options) = (request?, options?);
             let call = this.client.exec_chat_stream(this.target(), request, Some(&options));
             let mut events = silence.within(base, call).await?.map_err(failed)?.stream;
             let mut reply = reply::Reply::new(this.provider, &this.model);
-            let mut meter = limits.meter(this.base.clone());
+            let mut meter = limits.meter(base.into());
             while let Some(event) = silence.within(base, failure::caught(base, events.next())).await?? {
                 let event = event.map_err(failed)?;
                 if matches!(event, ChatStreamEvent::Heartbeat) {

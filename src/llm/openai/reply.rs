@@ -34,13 +34,29 @@ struct Choice {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Delta {
-    content: Option<String>,
+    content: Option<Content>,
     refusal: Option<String>,
     /// What the model thinks, at servers that show it; some send it under both names.
     reasoning: Option<String>,
     reasoning_content: Option<String>,
     #[serde(deserialize_with = "or_default")]
     tool_calls: Vec<Call>,
+}
+
+/// A text, or parts of which some are what the model thinks (Mistral).
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Parts(Vec<ContentPart>),
+}
+
+/// Of a part without either nothing is shown, as of a reference.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ContentPart {
+    text: Option<String>,
+    thinking: Vec<ContentPart>,
 }
 
 #[derive(Deserialize)]
@@ -110,10 +126,12 @@ impl Reply {
         let mut pieces = vec![];
         let text = |text: Option<String>| text.filter(|text| !text.is_empty());
         let delta = choice.delta;
-        if let Some(reasoning) = text(delta.reasoning).or(text(delta.reasoning_content)) {
+        let (content, thoughts) = delta.content.map(Content::read).unwrap_or_default();
+        let reasoning = [delta.reasoning, delta.reasoning_content, thoughts];
+        if let Some(reasoning) = reasoning.into_iter().find_map(text) {
             pieces.push(self.blocks.reasoning(reasoning));
         }
-        if let Some(text) = text(delta.content).or(text(delta.refusal)) {
+        if let Some(text) = text(content).or(text(delta.refusal)) {
             pieces.push(self.blocks.text(text));
         }
         if !delta.tool_calls.is_empty() {
@@ -126,6 +144,11 @@ impl Reply {
         Ok(pieces)
     }
 
+    /// Whether the model has reported its end.
+    pub fn is_done(&self) -> bool {
+        self.done.is_some()
+    }
+
     /// The last piece; none if the model never reported its end.
     pub fn end(self) -> Option<AiChunk> {
         Some(AiChunk {
@@ -134,6 +157,22 @@ impl Reply {
             last: true,
             ..AiChunk::default()
         })
+    }
+}
+
+impl Content {
+    /// What the model says, and what it thinks.
+    fn read(self) -> (Option<String>, Option<String>) {
+        let parts = match self {
+            Self::Text(text) => return (Some(text), None),
+            Self::Parts(parts) => parts,
+        };
+        let (mut text, mut thoughts) = (String::new(), String::new());
+        for part in parts {
+            text.extend(part.text);
+            thoughts.extend(part.thinking.into_iter().filter_map(|part| part.text));
+        }
+        (Some(text), Some(thoughts))
     }
 }
 

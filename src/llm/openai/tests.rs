@@ -58,6 +58,81 @@ fn whole(pieces: &[AiChunk]) -> Message {
 }
 
 #[tokio::test]
+async fn a_whole_reply_does_not_fail_by_what_comes_after_it() {
+    let reply = || {
+        vec![
+            event(json!({"content": "Hello"}), None),
+            event(json!({}), Some("stop")),
+        ]
+    };
+    for after in [
+        vec![Err(())],
+        vec![usage(), Err(())],
+        vec![Ok("data: {\n\n".to_owned())],
+    ] {
+        let counts = after.len() == 2;
+        let server = serve(200, reply().into_iter().chain(after).collect()).await;
+        let pieces = ask(&server, &[Message::human("hi")]).await;
+        let pieces = pieces.expect("a reply");
+        assert_eq!(whole(&pieces).text(), "Hello");
+        let counted = pieces
+            .last()
+            .is_some_and(|piece| piece.usage_metadata.is_some());
+        assert_eq!(counted, counts);
+    }
+    let cut = serve(200, reply().into_iter().take(1).chain([Err(())]).collect()).await;
+    assert!(matches!(refusal(&cut).await, Error::Broken { .. }));
+}
+
+#[tokio::test]
+async fn content_in_parts_is_what_the_model_thinks_and_says() {
+    let thinking =
+        json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}]});
+    let parts = json!({"content": [{"type": "text", "text": "Hel"}, {"type": "reference", "reference_ids": [1]}]});
+    let server = serve(
+        200,
+        vec![
+            event(thinking, None),
+            event(parts, None),
+            event(json!({"content": "lo"}), None),
+            event(json!({}), Some("stop")),
+            done(),
+        ],
+    )
+    .await;
+    let pieces = ask(&server, &[Message::human("hi")])
+        .await
+        .expect("a reply");
+    let message = whole(&pieces);
+    assert_eq!(message.text(), "Hello");
+    let content = message.content().to_json_value();
+    assert_eq!(
+        content[0],
+        json!({"type": "reasoning", "reasoning": "Hm.", "index": 0}),
+        "{content}"
+    );
+}
+
+#[tokio::test]
+async fn redirects_are_refused_and_passwords_of_addresses_are_not_shown() {
+    let other = serve(
+        200,
+        vec![event(json!({"content": "stolen"}), Some("stop")), done()],
+    )
+    .await;
+    let mut recording = Recording::of(307, vec![]);
+    recording.headers = vec![("location", format!("{}/chat/completions", other.base))];
+    let mut server = replay::serve(vec![recording]).await;
+    server.base = server.base.replace("http://", "http://ann:geheim@");
+    let refused = refusal(&server).await.to_string();
+    assert!(
+        refused.contains("307") && refused.contains(&other.base),
+        "{refused}"
+    );
+    assert!(!refused.contains("geheim"), "{refused}");
+}
+
+#[tokio::test]
 async fn text_comes_piece_by_piece_and_ends_with_what_the_model_reports() {
     let server = serve(
         200,

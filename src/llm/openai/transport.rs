@@ -16,6 +16,7 @@ use tower_service::Service;
 use super::{reply, text::Text};
 use crate::llm::{
     Error,
+    address::without_password,
     connection::{reason, short},
     retry_after::retry_after,
 };
@@ -94,13 +95,30 @@ impl Service<HttpRequestFactory> for Transport {
 async fn refusal(base: &str, response: Response) -> Error {
     let status = response.status().as_u16();
     let retry_after = retry_after(response.headers(), Timestamp::now());
+    let redirect = redirect(&response);
     let text = beginning(response.bytes_stream()).await;
     Error::Refused {
         at: base.to_owned(),
         status,
-        reason: reason(&text),
+        reason: redirect.unwrap_or_else(|| reason(&text)),
         retry_after,
     }
+}
+
+/// Why a redirect is none for requests with a key.
+fn redirect(response: &Response) -> Option<String> {
+    if !response.status().is_redirection() {
+        return None;
+    }
+    let target = response
+        .headers()
+        .get(http::header::LOCATION)?
+        .to_str()
+        .ok()?;
+    let target = short(without_password(target));
+    Some(format!(
+        "it redirects to {target}, which is not followed: make that the base URL if it is meant"
+    ))
 }
 
 /// A body that is an object where a stream of events was expected: what failed, if it says so.

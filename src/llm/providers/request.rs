@@ -8,7 +8,7 @@ use genai::chat::{
 };
 use serde_json::{Value as Json, json};
 
-use super::{media, provider::Provider, reply::SIGNATURES};
+use super::{media, provider::Provider, reply::SIGNATURES, schema::schema_for};
 use crate::{
     llm::{
         CallOptions, Error, Reasoning, Tool, ToolChoice,
@@ -91,7 +91,10 @@ pub(super) fn options(
         ToolChoice::Tool(name) => Some(Choice::tool(&**name)),
     };
     if let Some(reply) = &options.schema {
-        out = out.with_response_format(JsonSpec::new(&*reply.name, reply.schema.clone()));
+        out = out.with_response_format(JsonSpec::new(
+            &*reply.name,
+            schema_for(provider, reply.schema.clone()),
+        ));
     }
     if let Some(header) = traceparent {
         out = out.with_extra_headers(("traceparent", header.to_string()));

@@ -155,7 +155,15 @@ async fn the_model_is_shown_the_last_messages_and_results_of_calls_that_have_non
         .unwrap();
     let request = &model.requests()[0];
     let texts: Vec<String> = request.iter().map(Message::text).collect();
-    assert_eq!(texts, ["new", "", "This call was not run.", "well?"]);
+    assert_eq!(
+        texts,
+        [
+            "new",
+            "",
+            "This call has no result: it may have been carried out. Check before you repeat it.",
+            "well?"
+        ]
+    );
     let state = thread
         .state(&"".into(), None, false)
         .await
