@@ -22,6 +22,9 @@ const POLLS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(2)
 /// Pauses between attempts to free a key: the first one, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(30)];
 
+/// Most keys that one statement deletes: their responses may be large.
+const BATCH: usize = 100;
+
 /// What to do with a keyed request.
 #[derive(Debug)]
 pub enum Outcome {
@@ -172,8 +175,15 @@ impl Service {
                 () = self.inner.drain.cancelled() => return,
                 _ = interval.tick() => {}
             }
-            if let Err(error) = self.inner.store.expire_keys().await {
-                tracing::warn!(%error, "expired idempotency keys could not be deleted");
+            while !self.inner.drain.is_cancelled() {
+                match self.inner.store.expire_keys(BATCH).await {
+                    Ok(deleted) if deleted >= BATCH as u64 => {}
+                    Ok(_) => break,
+                    Err(error) => {
+                        tracing::warn!(%error, "expired idempotency keys could not be deleted");
+                        break;
+                    }
+                }
             }
         }
     }

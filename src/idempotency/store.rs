@@ -72,6 +72,6 @@ pub trait Store: Send + Sync + 'static {
     /// Frees the key for repetitions of its request alone, if the claim is still valid: they are granted it with the
     /// id of the first claim, as after the death of a process.
     async fn abandon_key(&self, claim: Claim) -> Result<(), Error>;
-    /// Deletes keys older than [`RETENTION`]; returns how many.
-    async fn expire_keys(&self) -> Result<u64, Error>;
+    /// Deletes keys older than [`RETENTION`], at most `limit`; returns how many.
+    async fn expire_keys(&self, limit: usize) -> Result<u64, Error>;
 }

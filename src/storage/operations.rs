@@ -302,7 +302,7 @@ macro_rules! idempotency_operations {
             write idempotency::store_response([&] claim: Claim, [&] response: Vec<u8>) -> ();
             write idempotency::release_key([&] claim: Claim) -> ();
             write idempotency::abandon_key([&] claim: Claim) -> ();
-            write idempotency::expire_keys() -> u64;
+            write idempotency::expire_keys(limit: usize) -> u64;
         }}
     };
 }

@@ -5,6 +5,9 @@ use crate::{time::Timestamp, words::words};
 /// The longest time to live, in minutes: about a hundred years.
 pub const MINUTES_MAX: f64 = 52_560_000.0;
 
+/// The longest time in microseconds until a thread is seen to again that was pruned and has not changed: a day.
+const LONGEST_REST: i64 = 24 * 60 * 60 * 1_000_000;
+
 words! {
     /// What becomes of a thread that has expired.
     pub enum TtlStrategy, "strategy of a time to live" {
@@ -56,17 +59,23 @@ pub struct Expiry {
 }
 
 impl Expiry {
-    /// Whether a thread has expired, and when to see to it next. One with an open run has not: a run that
-    /// waits or is executed is work on the thread.
-    pub fn check(self, now: Timestamp, has_open_run: bool) -> ExpiryCheck {
-        let is_past = self.at.0 <= now.0;
+    /// Whether a thread has expired, and when to see to it next. One on which work is to be done has not.
+    ///
+    /// A thread that stays is seen to again, since it may have changed. The longer it has not, the later, so that
+    /// those which nobody uses any more do not hold up the others.
+    pub fn check(self, now: Timestamp, has_work: bool) -> ExpiryCheck {
+        if now.0 < self.at.0 {
+            return ExpiryCheck {
+                expired: None,
+                next: self.at,
+            };
+        }
+        let ttl = self.ttl.micros();
+        let unchanged = now.0 - self.at.0 + ttl;
+        let rest = if has_work { 0 } else { unchanged };
         ExpiryCheck {
-            expired: (is_past && !has_open_run).then_some(self.ttl.strategy),
-            next: if is_past {
-                Timestamp(now.0 + self.ttl.micros())
-            } else {
-                self.at
-            },
+            expired: (!has_work).then_some(self.ttl.strategy),
+            next: Timestamp(now.0 + rest.min(LONGEST_REST).max(ttl)),
         }
     }
 }
@@ -106,11 +115,11 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_expires_when_its_time_is_past_and_no_run_of_it_is_open() {
+    fn a_thread_expires_when_its_time_is_past_and_no_work_is_to_be_done_on_it() {
         let ttl = Ttl::of(1.0, TtlStrategy::KeepLatest).unwrap();
         let expiry = ttl.expiry(Timestamp(0));
-        let check = |now, has_open_run| {
-            let check = expiry.check(Timestamp(now), has_open_run);
+        let check = |now, has_work| {
+            let check = expiry.check(Timestamp(now), has_work);
             (check.expired, check.next.0)
         };
         let minute = 60_000_000;
@@ -118,5 +127,13 @@ mod tests {
         let expired = Some(TtlStrategy::KeepLatest);
         assert_eq!(check(minute, false), (expired, 2 * minute));
         assert_eq!(check(minute, true), (None, 2 * minute));
+        // Of a thread that stays as it is.
+        assert_eq!(check(2 * minute, false), (expired, 4 * minute));
+        assert_eq!(check(5 * minute, true), (None, 6 * minute));
+        let week = 7 * LONGEST_REST;
+        assert_eq!(check(week, false), (expired, week + LONGEST_REST));
+        let long = Ttl::of(20_160.0, TtlStrategy::KeepLatest).unwrap();
+        let expiry = long.expiry(Timestamp(0));
+        assert_eq!(expiry.check(expiry.at, false).next.0, 2 * long.micros());
     }
 }

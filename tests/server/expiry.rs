@@ -13,6 +13,7 @@ on_both_storages!(
     a_time_to_live_that_is_none_is_refused,
     threads_that_have_expired_are_deleted_or_pruned,
     a_thread_with_a_run_that_waits_is_not_swept,
+    a_thread_stays_while_a_cron_makes_runs_on_it,
     the_settings_say_how_long_other_threads_live,
     two_processes_sweep_all_threads,
 );
@@ -149,6 +150,36 @@ fn a_thread_with_a_run_that_waits_is_not_swept(place: &Place) {
     client.send("POST", &cancel, &[], b"");
     age(place, &server);
     until("the other one is deleted too", || !exists(&client, &busy));
+}
+
+fn a_thread_stays_while_a_cron_makes_runs_on_it(place: &Place) {
+    let (server, client) = swept(place);
+    let [busy, paused, idle] = [(); 3].map(|()| create(&client, json!(30)));
+    let pruned = create(&client, json!({"ttl": 30, "strategy": "keep_latest"}));
+    let cron = |thread: &str| {
+        let yearly =
+            json!({"assistant_id": "agent", "schedule": "0 0 1 1 *", "input": {"messages": []}});
+        let made = ok(
+            client.post(&format!("/threads/{thread}/runs/crons"), &yearly),
+            200,
+        );
+        format!("/runs/crons/{}", made["cron_id"].as_str().unwrap())
+    };
+    let [of_busy, of_paused, _] = [&busy, &paused, &pruned].map(|thread| cron(thread));
+    ok(patch(&client, &of_paused, &json!({"enabled": false})), 200);
+    talk::say(&client, &pruned, "hi");
+    let before = client.history(&pruned).len();
+    age(place, &server);
+    until("the idle one is deleted", || !exists(&client, &idle));
+    until("so is the one whose cron rests", || {
+        !exists(&client, &paused)
+    });
+    // A thread that stays is pruned whatever its cron does.
+    until("one is pruned", || client.history(&pruned).len() < before);
+    assert!(exists(&client, &busy));
+    ok(client.send("DELETE", &of_busy, &[], b""), 204);
+    age(place, &server);
+    until("the last one is deleted too", || !exists(&client, &busy));
 }
 
 fn the_settings_say_how_long_other_threads_live(place: &Place) {

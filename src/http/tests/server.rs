@@ -312,7 +312,7 @@ impl idempotency::Store for Gated {
         self.keys.abandon_key(claim).await
     }
 
-    async fn expire_keys(&self) -> Result<u64, checkpoint::Error> {
-        self.keys.expire_keys().await
+    async fn expire_keys(&self, limit: usize) -> Result<u64, checkpoint::Error> {
+        self.keys.expire_keys(limit).await
     }
 }

@@ -62,7 +62,7 @@ impl Store for Failing {
         self.free(&self.abandoned, &claim)
     }
 
-    async fn expire_keys(&self) -> Result<u64, Error> {
+    async fn expire_keys(&self, _: usize) -> Result<u64, Error> {
         Ok(0)
     }
 }

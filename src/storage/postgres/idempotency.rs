@@ -37,8 +37,11 @@ const ABANDON: &str = "
 UPDATE idempotency_keys SET worker_id = '00000000-0000-0000-0000-000000000000'
  WHERE principal = $1 AND key = $2 AND claim_id = $3 AND response IS NULL";
 
+/// What another process deletes is left to it.
 const EXPIRE: &str = "
-DELETE FROM idempotency_keys WHERE created_at < now() - make_interval(secs => $1)";
+DELETE FROM idempotency_keys WHERE ctid = ANY (ARRAY(
+  SELECT ctid FROM idempotency_keys WHERE created_at < now() - make_interval(secs => $1)
+   ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED))";
 
 pub(super) async fn claim_key(db: &Object, claim: &Claim) -> Result<Claimed> {
     let (principal, key) = (name(&claim.key.principal), name(&claim.key.text));
@@ -91,8 +94,9 @@ pub(super) async fn abandon_key(db: &Object, claim: &Claim) -> Result<()> {
     Ok(())
 }
 
-pub(super) async fn expire_keys(db: &Object) -> Result<u64> {
-    execute(db, EXPIRE, &[&RETENTION.as_secs_f64()]).await
+pub(super) async fn expire_keys(db: &Object, limit: usize) -> Result<u64> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    execute(db, EXPIRE, &[&RETENTION.as_secs_f64(), &limit]).await
 }
 
 statements!(CLAIM, FIND, STORE_RESPONSE, RELEASE, ABANDON, EXPIRE);

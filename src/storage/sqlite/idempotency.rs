@@ -107,9 +107,13 @@ pub(super) fn abandon_key(db: &Connection, claim: &Claim) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn expire_keys(db: &Connection) -> Result<u64> {
+pub(super) fn expire_keys(db: &Connection, limit: usize) -> Result<u64> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let gone = db
-        .prepare_cached("DELETE FROM idempotency_keys WHERE created_at < ?1")?
-        .execute([oldest(Timestamp::now())])?;
+        .prepare_cached(
+            "DELETE FROM idempotency_keys WHERE (principal, key) IN (SELECT principal, key \
+             FROM idempotency_keys WHERE created_at < ?1 ORDER BY created_at LIMIT ?2)",
+        )?
+        .execute(params![oldest(Timestamp::now()), limit])?;
     Ok(gone as u64)
 }

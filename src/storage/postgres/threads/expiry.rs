@@ -12,10 +12,13 @@ use crate::{
     tree::ttl::{Expiry, Ttl, TtlStrategy},
 };
 
-/// When a thread changed last, and whether a run of it waits or is executed.
+/// When a thread changed last, and whether work is to be done on it: a run waits or is executed, or a cron will make
+/// one, which would go with the thread.
 const EXPIRY: &str = "
 SELECT t.ttl_minutes, t.ttl_strategy, GREATEST(t.updated_at, b.updated_at) AS changed_at, clock_timestamp() AS now,
-       EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')) AS is_open
+       EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running'))
+         OR (t.ttl_strategy = 'delete' AND EXISTS (SELECT 1 FROM crons c WHERE c.thread_id = t.thread_id
+               AND c.enabled AND c.next_run_at IS NOT NULL)) AS has_work
   FROM threads t JOIN branches b ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id
  WHERE t.thread_id = $1 AND t.deleted_at IS NULL AND t.ttl_minutes IS NOT NULL";
 
@@ -85,7 +88,7 @@ pub(in super::super) async fn expired(
         return Ok(None);
     };
     let expiry = expiry_of(&row)?;
-    let check = expiry.check(column::<Time>(&row, "now")?.0, column(&row, "is_open")?);
+    let check = expiry.check(column::<Time>(&row, "now")?.0, column(&row, "has_work")?);
     let next = prepare(db, NEXT_CHECK).await?;
     db.execute(&next, &[&thread.0, &Time(check.next)]).await?;
     Ok(check.expired)

@@ -13,9 +13,13 @@ use crate::{
 /// How long a thread that was taken is left to whoever took it, in microseconds.
 const TAKEN: i64 = 5 * 60 * 1_000_000;
 
+/// When a thread changed last, and whether work is to be done on it: a run waits or is executed, or a cron will make
+/// one, which would go with the thread.
 pub(in super::super) const EXPIRY: &str = "SELECT t.ttl_minutes, t.ttl_strategy, max(t.updated_at, b.updated_at), \
      EXISTS (SELECT 1 FROM runs r WHERE r.tree_id = t.tree_id \
        AND r.thread_id = t.thread_id AND r.status IN ('pending', 'running')) \
+     OR (t.ttl_strategy = 'delete' AND EXISTS (SELECT 1 FROM crons c WHERE c.thread_id = t.thread_id \
+       AND c.enabled AND c.next_run_at IS NOT NULL)) \
     FROM threads t JOIN branches b \
       ON b.tree_id = t.tree_id AND b.branch_id = t.active_branch_id \
     WHERE t.thread_id = ?1 AND t.deleted_at IS NULL AND t.ttl_minutes IS NOT NULL";
@@ -28,7 +32,7 @@ pub(in super::super) const SET: &str =
 
 const NEXT_CHECK: &str = "UPDATE threads SET expires_at = ?2 WHERE thread_id = ?1";
 
-/// When the thread expires, and whether a run of it waits or is executed.
+/// When the thread expires, and whether work is to be done on it.
 fn read(row: &Row<'_>) -> rusqlite::Result<(Expiry, bool)> {
     let ttl = Ttl {
         minutes: row.get(0)?,
@@ -84,10 +88,10 @@ pub(in super::super) fn expired(
         .prepare_cached(EXPIRY)?
         .query_row([thread], read)
         .optional()?;
-    let Some((expiry, is_open)) = found else {
+    let Some((expiry, has_work)) = found else {
         return Ok(None);
     };
-    let check = expiry.check(Timestamp::now(), is_open);
+    let check = expiry.check(Timestamp::now(), has_work);
     db.prepare_cached(NEXT_CHECK)?
         .execute(params![thread, check.next.0])?;
     Ok(check.expired)

@@ -291,7 +291,7 @@ async fn keys<S: Rooms>(store: &S) {
     let again = claim("other");
     store.claim_key(again.clone()).await.unwrap();
     store.release_key(again).await.unwrap();
-    store.expire_keys().await.unwrap();
+    store.expire_keys(PAGE).await.unwrap();
 }
 
 async fn log<S: Rooms>(store: &S, known: &Known) {
