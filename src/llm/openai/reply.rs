@@ -144,9 +144,15 @@ impl Reply {
         Ok(pieces)
     }
 
-    /// Whether the model has reported its end.
+    /// Whether the model has reported its end. Some servers send an empty reason with every piece.
     pub fn is_done(&self) -> bool {
-        self.done.is_some()
+        let reason = self
+            .done
+            .as_ref()
+            .and_then(|done| done.get("finish_reason"));
+        reason
+            .and_then(Value::as_str)
+            .is_some_and(|reason| !reason.is_empty())
     }
 
     /// The last piece; none if the model never reported its end.

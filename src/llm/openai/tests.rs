@@ -80,6 +80,10 @@ async fn a_whole_reply_does_not_fail_by_what_comes_after_it() {
             .is_some_and(|piece| piece.usage_metadata.is_some());
         assert_eq!(counted, counts);
     }
+    // An empty reason is none.
+    let piece = event(json!({"content": "Hello"}), Some(""));
+    let broken = serve(200, vec![piece, Err(())]).await;
+    assert!(matches!(refusal(&broken).await, Error::Broken { .. }));
     let cut = serve(200, reply().into_iter().take(1).chain([Err(())]).collect()).await;
     assert!(matches!(refusal(&cut).await, Error::Broken { .. }));
 }
