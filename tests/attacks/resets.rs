@@ -22,7 +22,7 @@ on_both_storages!(
 fn heavy_thread(client: &Client) -> String {
     let thread = agent_thread(client);
     let message = |at: usize| with(user(&"x".repeat(400)), "id", format!("m{at}"));
-    let messages: Vec<Value> = (0..500).map(message).collect();
+    let messages: Vec<Value> = (0..2_000).map(message).collect();
     let edit = json!({"values": {"messages": messages}});
     ok(client.post(&format!("/threads/{thread}/state"), &edit), 200);
     thread

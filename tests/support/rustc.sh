@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Calls the compiler as cargo says, and has it optimise the library a little (cargo's `build.rustc-workspace-wrapper`).
+# Calls the compiler as cargo says, and has it optimise the library a little (`RUSTC_WORKSPACE_WRAPPER`).
 #
 # Tests wait most of the time for servers, which are this library. A profile of cargo would optimise the tests of the
 # package too, each of which is executed once: that takes longer than it saves.
