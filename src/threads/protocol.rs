@@ -70,8 +70,8 @@ pub struct ThreadEvents {
     is_head_shown: bool,
     /// It was looked up which runs work whose events are not stored.
     is_running_shown: bool,
-    /// Those that the reader knows are shown too.
-    repeats_running: bool,
+    /// Runs that are shown once more where they still work: a subscription has come since they began.
+    repeated: Vec<RunId>,
     /// The position before the first one of the log, once it is known.
     start: Option<u64>,
     /// The position of the last frame of the log that was converted; 0 before the first.
@@ -114,7 +114,7 @@ impl Service {
             is_replayed: false,
             is_head_shown: false,
             is_running_shown: false,
-            repeats_running: false,
+            repeated: vec![],
             start: None,
             position: 0,
             known: 0,
@@ -221,6 +221,7 @@ impl ThreadEvents {
         self.is_replayed = false;
         self.is_head_shown = false;
         self.is_running_shown = false;
+        self.repeated.clear();
         // The thread may have been deleted and made anew.
         self.start = None;
         self.position = 0;
@@ -234,7 +235,7 @@ impl ThreadEvents {
 
     /// Shows once more which runs work whose events are not stored, for who begins to read with others.
     pub fn repeat_running(&mut self) {
-        self.repeats_running = self.is_running_shown;
+        self.repeated = self.runs.keys().copied().collect();
         self.is_running_shown = false;
     }
 

@@ -23,10 +23,10 @@ impl ThreadEvents {
         // There may be no frame left of a log that has come this far.
         let last = self.log_position().await;
         self.pass(last.max(self.position)).await;
-        let repeats_running = std::mem::take(&mut self.repeats_running);
+        let repeated = std::mem::take(&mut self.repeated);
         for (run, graph) in running {
             let has_ended = self.last == Some(run) && self.has_last_ended;
-            if has_ended || (self.runs.contains_key(&run) && !repeats_running) {
+            if has_ended || (self.runs.contains_key(&run) && !repeated.contains(&run)) {
                 continue;
             }
             self.turn_to(run);

@@ -15,6 +15,7 @@ on_both_storages!(
     a_run_that_works_already_is_shown_to_who_comes_then,
     who_comes_back_gets_what_is_stored_and_numbers_that_grow,
     a_subscription_of_a_connection_gets_them_once,
+    a_later_subscription_of_a_connection_sees_that_a_run_works,
     a_run_that_ends_another_one_is_shown_behind_its_end,
     a_run_that_never_began_is_not_shown,
     the_events_of_a_thread_that_is_made_anew_are_shown,
@@ -216,6 +217,28 @@ fn a_subscription_of_a_connection_gets_them_once(place: &Place) {
         let mut both = shown(&socket.run().await);
         both.retain(|(method, _)| method != "updates");
         assert_eq!(both, counted(1111, &log));
+    });
+}
+
+fn a_later_subscription_of_a_connection_sees_that_a_run_works(place: &Place) {
+    let server = place.start(Setup::example("reference_server"));
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let run = || {
+        std::thread::scope(|scope| {
+            scope.spawn(|| background(&client, &thread, &slow(60_000, 2)));
+        });
+    };
+    block_on(async {
+        let mut socket = connect(&server, &thread, None).await.unwrap();
+        let channels = json!({"channels": ["custom"]});
+        socket.command("subscription.subscribe", channels).await;
+        run();
+        assert_eq!(socket.read().await.unwrap()["method"], "custom");
+        let channels = json!({"channels": ["lifecycle"]});
+        socket.command("subscription.subscribe", channels).await;
+        let event = socket.read().await.unwrap();
+        assert_eq!(event["params"]["data"]["event"], "running", "{event}");
     });
 }
 
