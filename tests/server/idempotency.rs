@@ -1,5 +1,6 @@
 //! `Idempotency-Key`: a request that is sent again takes effect once.
 
+mod expiry;
 mod json_rpc;
 mod large_answers;
 mod logged_streams;
@@ -13,7 +14,7 @@ use test_support::on_both_storages;
 use serde_json::{Value, json};
 use test_support::client::{Answer, Client};
 use test_support::place::{Place, serve};
-use test_support::server::Setup;
+use test_support::server::{Server, Setup};
 use test_support::tables;
 use test_support::talk::{self, ok, until};
 
