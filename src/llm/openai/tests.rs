@@ -39,6 +39,11 @@ fn done() -> Result<String, ()> {
     Ok("data: [DONE]\n\n".to_owned())
 }
 
+/// What a server sends whose model replies with this text.
+fn whole_reply(text: &str) -> Vec<Result<String, ()>> {
+    vec![event(json!({"content": text}), Some("stop")), done()]
+}
+
 async fn ask(server: &Server, messages: &[Message]) -> anyhow::Result<Vec<AiChunk>> {
     let client = Client::new(server.base.clone(), "secret", "tiny").expect("a client");
     client.stream(messages, &[]).try_collect().await
@@ -119,11 +124,7 @@ async fn content_in_parts_is_what_the_model_thinks_and_says() {
 
 #[tokio::test]
 async fn redirects_are_refused_and_passwords_of_addresses_are_not_shown() {
-    let other = serve(
-        200,
-        vec![event(json!({"content": "stolen"}), Some("stop")), done()],
-    )
-    .await;
+    let other = serve(200, whole_reply("stolen")).await;
     let mut recording = Recording::of(307, vec![]);
     recording.headers = vec![("location", format!("{}/chat/completions", other.base))];
     let mut server = replay::serve(vec![recording]).await;

@@ -26,15 +26,24 @@ pub(super) fn schema_for(provider: Provider, mut schema: Json) -> Json {
 
 fn without_bounds(schema: &mut Json) {
     match schema {
-        Json::Object(fields) => {
-            // A property may have the name of a bound; it is an object.
-            fields.retain(|name, value| match name.as_str() {
+        Json::Object(keywords) => {
+            keywords.retain(|name, value| match name.as_str() {
                 "minItems" => value.as_u64().is_none_or(|items| items <= 1),
                 // Of a number, such as `uint32`.
                 "format" => !value.as_str().is_some_and(is_of_number),
-                name => !(BOUNDS.contains(&name) && value.is_number()),
+                name => !BOUNDS.contains(&name),
             });
-            fields.values_mut().for_each(without_bounds);
+            for (name, value) in keywords {
+                match (name.as_str(), value) {
+                    // Names that the author chose, each with a schema.
+                    ("properties" | "$defs" | "definitions", Json::Object(named)) => {
+                        named.values_mut().for_each(without_bounds);
+                    }
+                    // Data, which may look like a schema.
+                    ("const" | "default" | "enum" | "examples", _) => {}
+                    (_, value) => without_bounds(value),
+                }
+            }
         }
         Json::Array(parts) => parts.iter_mut().for_each(without_bounds),
         _ => {}
@@ -60,8 +69,10 @@ mod tests {
             "properties": {
                 "guests": {"type": "integer", "format": "uint32", "minimum": 0},
                 "minimum": {"type": "string", "maxLength": 5, "format": "date-time"},
+                "default": {"type": "integer", "maximum": 5},
                 "days": {"type": "array", "minItems": 1, "maxItems": 3, "items": {"$ref": "#/$defs/Day"}},
                 "rooms": {"type": "array", "minItems": 2, "items": {"type": "string"}},
+                "limits": {"enum": [{"minimum": 1}], "default": {"minimum": 1}},
             },
             "required": ["guests", "minimum"],
             "$defs": {"Day": {"anyOf": [{"type": "number", "exclusiveMaximum": 31, "multipleOf": 1}, {"type": "null"}]}},
@@ -71,8 +82,10 @@ mod tests {
             "properties": {
                 "guests": {"type": "integer"},
                 "minimum": {"type": "string", "format": "date-time"},
+                "default": {"type": "integer"},
                 "days": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/Day"}},
                 "rooms": {"type": "array", "items": {"type": "string"}},
+                "limits": {"enum": [{"minimum": 1}], "default": {"minimum": 1}},
             },
             "required": ["guests", "minimum"],
             "$defs": {"Day": {"anyOf": [{"type": "number"}, {"type": "null"}]}},

@@ -152,11 +152,7 @@ async fn replies_and_events_that_are_too_long_are_given_up() {
 
 #[tokio::test]
 async fn parts_are_sent_in_openais_form_and_what_it_does_not_take_is_an_error() {
-    let server = serve(
-        200,
-        vec![event(json!({"content": "ok"}), Some("stop")), done()],
-    )
-    .await;
+    let server = serve(200, whole_reply("ok")).await;
     let message = Message::human(value!([
         {"type": "image", "base64": "aGk=", "mime_type": "image/png"},
         {"type": "file", "base64": "aGk=", "mime_type": "application/pdf", "filename": "a.pdf"},
@@ -188,11 +184,7 @@ async fn parts_are_sent_in_openais_form_and_what_it_does_not_take_is_an_error() 
 
 #[tokio::test]
 async fn a_long_prompt_arrives_whole() {
-    let server = serve(
-        200,
-        vec![event(json!({"content": "ok"}), Some("stop")), done()],
-    )
-    .await;
+    let server = serve(200, whole_reply("ok")).await;
     let text = "long ".repeat(2 << 20);
     ask(&server, &[Message::human(text.as_str())])
         .await
@@ -249,11 +241,7 @@ async fn events_that_are_called_json_are_read_and_a_byte_order_mark_is_left_out(
 
 #[tokio::test]
 async fn every_option_reaches_the_server() {
-    let server = serve(
-        200,
-        vec![event(json!({"content": "x"}), Some("stop")), done()],
-    )
-    .await;
+    let server = serve(200, whole_reply("x")).await;
     let client = Client::new(server.base.clone(), "secret", "tiny").expect("a client");
     let options = CallOptions {
         schema: Some(ReplySchema {
