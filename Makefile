@@ -31,8 +31,8 @@ run: tools ## start the server with demo graphs on SQLite (ARGS="--port 3000" ad
 # processors run at once, within what one Postgres has connections for.
 TEST_THREADS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? 4 * n : n < 16 ? 16 : n)))
 
-# With the servers optimised a little all tests take a quarter less, builds included. A variable, since some tests call
-# cargo, which is to find what was built.
+# With the servers optimised a little the tests take a third less time, and their build half as much again. A variable,
+# since some tests call cargo, which is to find what was built.
 SERVERS := RUSTC_WORKSPACE_WRAPPER="$(CURDIR)/tests/support/rustc.sh"
 
 # The tests find or start their Postgres themselves; here its programs are looked for first, so that

@@ -8,6 +8,7 @@ use test_support::client::Client;
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::server::{Server, Setup};
+use test_support::websocket::{HANDSHAKE, knock, response_head};
 use uuid::Uuid;
 
 use crate::siege::{MIB, Memory, Waits, rounds};
@@ -19,25 +20,12 @@ on_both_storages!(; postgres_in_long_form:
 
 /// A socket of ann's on a thread that may come to be; none where the server has no memory for the request.
 fn connect(server: &Server) -> Option<TcpStream> {
-    let address = server.base_url().trim_start_matches("http://");
-    let mut socket = TcpStream::connect(address).unwrap();
+    let thread = Uuid::now_v7().to_string();
+    let headers = format!("x-api-key: key-a\r\n{HANDSHAKE}\r\n");
+    let socket = knock(server, &thread, &headers);
     let timeout = Some(Duration::from_secs(20));
     socket.set_write_timeout(timeout).unwrap();
-    socket.set_read_timeout(timeout).unwrap();
-    let thread = Uuid::now_v7();
-    let head = format!(
-        "GET /threads/{thread}/stream/events HTTP/1.1\r\nhost: {address}\r\nx-api-key: key-a\r\n\
-         connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
-         sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-    );
-    socket.write_all(head.as_bytes()).unwrap();
-    let mut head = vec![];
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        socket.read_exact(&mut byte).unwrap();
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8(head).unwrap();
+    let head = response_head(&socket);
     if head.starts_with("HTTP/1.1 503 ") {
         return None;
     }

@@ -4,7 +4,6 @@ use std::{
     io::{Read, Write},
     net::{Shutdown, TcpStream},
     process::Command,
-    time::Duration,
 };
 
 use serde_json::json;
@@ -12,6 +11,7 @@ use test_support::on_both_storages;
 use test_support::place::{Place, serve};
 use test_support::server::{Server, Setup};
 use test_support::talk::until;
+use test_support::websocket::{HANDSHAKE, knock, response_head};
 
 use super::*;
 
@@ -21,31 +21,10 @@ on_both_storages!(
     half_a_handshake_is_no_stream,
 );
 
-const HANDSHAKE: &str = "connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
-     sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-
-/// A connection that has sent the head of a handshake, as far as it goes.
-fn knock(server: &Server, thread: &str, headers: &str) -> TcpStream {
-    let address = server.base_url().trim_start_matches("http://").to_owned();
-    let mut stream = TcpStream::connect(&address).unwrap();
-    let head =
-        format!("GET /threads/{thread}/stream/events HTTP/1.1\r\nhost: {address}\r\n{headers}");
-    stream.write_all(head.as_bytes()).unwrap();
-    let patience = Duration::from_secs(60);
-    stream.set_read_timeout(Some(patience)).unwrap();
-    stream
-}
-
 /// A socket whose handshake is done.
 fn connect(server: &Server, thread: &str) -> TcpStream {
-    let mut stream = knock(server, thread, &format!("{HANDSHAKE}\r\n"));
-    let mut head = vec![];
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8(head).unwrap();
+    let stream = knock(server, thread, &format!("{HANDSHAKE}\r\n"));
+    let head = response_head(&stream);
     assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
     stream
 }

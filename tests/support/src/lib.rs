@@ -31,3 +31,4 @@ mod socket;
 mod sqlite;
 pub mod tables;
 pub mod talk;
+pub mod websocket;

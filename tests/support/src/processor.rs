@@ -14,7 +14,7 @@ use crate::tables;
 pub struct Taken(BTreeMap<i32, Duration>);
 
 impl Taken {
-    /// Until now.
+    /// Reads the clocks of the server's process and, on Postgres, of the sessions of its database.
     pub fn by(place: &Place, server: &Server) -> Self {
         let mut processes = vec![i32::try_from(server.pid()).unwrap()];
         if place.is_postgres() {

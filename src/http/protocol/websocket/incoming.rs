@@ -17,8 +17,8 @@ use crate::{budget::Reservation, http::server::request_body::Limits};
 
 /// The head of a control frame of a client: two bytes, and its mask.
 const CONTROL_HEAD: usize = 6;
-/// The parts of a message grow in a buffer that doubles, and the last of them lies beside it.
-const BYTES_PER_BYTE: usize = 2;
+/// Memory that a byte of a message takes: the buffer of its parts grows by doubling.
+const MEMORY_PER_BYTE: usize = 2;
 
 /// A connection that fails once the message which is being read comes too slowly, or takes more memory than there is.
 pub(super) struct Incoming<S> {
@@ -70,7 +70,7 @@ impl<S> Incoming<S> {
         let time = Duration::from_secs_f64(self.read as f64 / self.limits.pace as f64);
         let deadline = self.begin + self.limits.grace + time;
         self.deadline.as_mut().reset(deadline);
-        let (most, Limits { budget, payer, .. }) = (self.read * BYTES_PER_BYTE, &self.limits);
+        let (most, Limits { budget, payer, .. }) = (self.read * MEMORY_PER_BYTE, &self.limits);
         let reserved = match &mut self.memory {
             Some(memory) => memory.resize(most),
             None => budget
@@ -183,12 +183,12 @@ mod tests {
     async fn a_message_that_takes_more_memory_than_there_is_fails() {
         let (mut client, mut incoming) = incoming();
         let budget = incoming.limits.budget.clone();
-        let most = budget.share() / BYTES_PER_BYTE;
+        let most = budget.share() / MEMORY_PER_BYTE;
         client.write_all(&vec![1; most]).await.unwrap();
         while incoming.read < most {
             read(&mut incoming).await.unwrap();
         }
-        assert_eq!(budget.reserved(), most * BYTES_PER_BYTE);
+        assert_eq!(budget.reserved(), most * MEMORY_PER_BYTE);
         client.write_all(&[1]).await.unwrap();
         let failed = read(&mut incoming).await.unwrap_err();
         assert_eq!(failed.kind(), io::ErrorKind::OutOfMemory);
