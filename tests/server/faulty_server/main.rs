@@ -327,14 +327,20 @@ async fn invite(state: Inn) -> Command<Inn> {
 
 async fn enter(state: Room) -> Result<Update<Room>> {
     let guest = state.guest.unwrap_or_default();
-    leave_trace(state.trace.as_ref(), &format!("{guest} enters"))?;
+    report(state.trace, format!("{guest} enters")).await?;
     Ok(Room::update().guests(guest))
 }
 
 async fn look_around(state: Room) -> Result<Update<Room>> {
     let guest = state.guest.unwrap_or_default();
-    leave_trace(state.trace.as_ref(), &format!("{guest} looks around"))?;
+    report(state.trace, format!("{guest} looks around")).await?;
     Ok(Room::update().found(vec![state.guests.len()]))
+}
+
+/// A trace that is a pipe blocks its writers until somebody reads it. They wait outside the threads on
+/// which the server answers: two guests would otherwise hold up all of them on two processors.
+async fn report(trace: Option<String>, what: String) -> Result<()> {
+    tokio::task::spawn_blocking(move || leave_trace(trace.as_ref(), &what)).await?
 }
 
 async fn count(state: Inn) -> Update<Inn> {

@@ -160,10 +160,11 @@ fn a_copy_of_the_newest_checkpoint_keeps_what_graphs_inside_have(place: &Place) 
 fn what_ended_of_a_cancelled_superstep_is_not_run_again_on_forks_and_branches(place: &Place) {
     let server = place.start(Setup::example("faulty_server"));
     let client = Client::of(&server);
-    let folder = tempfile::tempdir().unwrap();
-    let trace = folder.path().join("trace");
-    let input = json!({"assistant_id": "inn", "input": {"trace": trace}});
-    let thread = loop {
+    // The folder stays, for the guests go on writing there.
+    let (thread, _folder) = loop {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("trace");
+        let input = json!({"assistant_id": "inn", "input": {"trace": trace}});
         let made = Command::new("mkfifo").arg(&trace).status().unwrap();
         assert!(made.success());
         let thread = client.thread();
@@ -181,7 +182,7 @@ fn what_ended_of_a_cancelled_superstep_is_not_run_again_on_forks_and_branches(pl
         fs::remove_file(&trace).unwrap();
         drop(both_ends);
         if end == "interrupted" {
-            break thread;
+            break (thread, folder);
         }
     };
     let forked = id_of(&fork(&client, &thread, &json!({})));
