@@ -187,6 +187,7 @@ impl Service {
             interrupts,
             error: shown,
             is_past: false,
+            goes_on: false,
             memory: None,
         };
         // The log has what a run with a log leaves.

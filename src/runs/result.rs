@@ -35,6 +35,8 @@ pub struct RunResult {
     pub error: Option<Value>,
     /// The client joined after the end: it gets what the thread shows now.
     pub is_past: bool,
+    /// It is not the end: this process has stopped, and another one goes on with the run.
+    pub goes_on: bool,
     /// What was reserved for its values before they were read, if they are large.
     pub memory: Option<ReadingMemory>,
 }
@@ -51,6 +53,7 @@ impl RunResult {
             interrupts: vec![],
             error: None,
             is_past: false,
+            goes_on: false,
             memory: None,
         }
     }
@@ -71,6 +74,15 @@ impl RunResult {
         let failure = self.error.as_ref()?;
         let text = |key| failure.get(key).and_then(Value::as_str).unwrap_or_default();
         Some((text("error"), text("message")))
+    }
+
+    /// What this process can say of a run that another one goes on with.
+    pub(super) fn handed_over() -> Self {
+        let message = "this server has stopped; the run goes on, join it again";
+        Self {
+            goes_on: true,
+            ..Self::failed("ServerShutdown", message)
+        }
     }
 
     /// There is no such run.
@@ -107,6 +119,7 @@ impl RunResult {
                 .collect(),
             error: row.failure().cloned(),
             is_past: false,
+            goes_on: false,
             memory: None,
         }
     }
@@ -171,6 +184,7 @@ impl RunResult {
             Self {
                 interrupts: interrupts.to_vec(),
                 is_past: false,
+                goes_on: false,
                 ..self.clone()
             }
             .to_value()

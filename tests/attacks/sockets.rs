@@ -1,9 +1,10 @@
-//! Messages over WebSockets that are large and never end.
+//! Messages over WebSockets that are large and never end, and subscriptions to large threads that nobody reads.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
 use test_support::client::Client;
 use test_support::on_both_storages;
 use test_support::place::Place;
@@ -11,18 +12,22 @@ use test_support::server::{Server, Setup};
 use test_support::websocket::{HANDSHAKE, knock, response_head};
 use uuid::Uuid;
 
-use crate::siege::{MIB, Memory, Waits, rounds};
+use crate::siege::{MIB, Memory, Waits, Watch, rounds};
 
 on_both_storages!(; postgres_in_long_form:
     unfinished_messages_of_one_client_leave_memory_for_another,
     a_message_that_does_not_end_closes_its_socket_whatever_comes_in_between,
+    later_subscriptions_of_clients_that_read_nothing_take_little_memory,
 );
 
 /// A socket of ann's on a thread that may come to be; none where the server has no memory for the request.
 fn connect(server: &Server) -> Option<TcpStream> {
-    let thread = Uuid::now_v7().to_string();
+    connect_to(server, &Uuid::now_v7().to_string())
+}
+
+fn connect_to(server: &Server, thread: &str) -> Option<TcpStream> {
     let headers = format!("x-api-key: key-a\r\n{HANDSHAKE}\r\n");
-    let socket = knock(server, &thread, &headers);
+    let socket = knock(server, thread, &headers);
     let timeout = Some(Duration::from_secs(20));
     socket.set_write_timeout(timeout).unwrap();
     let head = response_head(&socket);
@@ -31,6 +36,16 @@ fn connect(server: &Server) -> Option<TcpStream> {
     }
     assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
     Some(socket)
+}
+
+/// A command as a frame, masked with zeros.
+fn command(method: &str, params: &Value) -> Vec<u8> {
+    let text = json!({"id": 1, "method": method, "params": params}).to_string();
+    let length = u8::try_from(text.len()).unwrap();
+    assert!(length < 126, "it needs a longer head");
+    let mut frame = vec![0x81, 0x80 | length, 0, 0, 0, 0];
+    frame.extend_from_slice(text.as_bytes());
+    frame
 }
 
 /// The first part of a text that others are to follow, masked with zeros.
@@ -111,4 +126,36 @@ fn a_message_that_does_not_end_closes_its_socket_whatever_comes_in_between(place
     idle.write_all(&ping).unwrap();
     assert_eq!(close_code(&idle, Duration::from_millis(500)), None);
     idle.write_all(&ping).unwrap();
+}
+
+fn later_subscriptions_of_clients_that_read_nothing_take_little_memory(place: &Place) {
+    let server = place.start(keyed());
+    let [ann, bob] = ["key-a", "key-b"].map(|key| Client::of(&server).with_key(key));
+    // Its events are 50 MB.
+    let thread = ann.thread();
+    for bytes in [1 << 20].into_iter().chain([0; 23]) {
+        let input = json!({"count": 1, "log": ["x".repeat(bytes)]});
+        let body = json!({"assistant_id": "counter", "input": input, "stream_resumable": true});
+        ann.run(&thread, &body);
+    }
+    let watch = Watch::beside(&server, &bob);
+    let sockets: Vec<_> = (0..6 * rounds())
+        .map(|_| {
+            let mut socket = connect_to(&server, &thread).unwrap();
+            for channel in ["lifecycle", "values"] {
+                let params = json!({"channels": [channel], "namespaces": [[]], "since": 0});
+                let command = command("subscription.subscribe", &params);
+                socket.write_all(&command).unwrap();
+            }
+            socket
+        })
+        .collect();
+    for mut socket in &sockets {
+        // What was missed comes; of the rest nothing is read.
+        let mut first = vec![0; 3 << 20];
+        socket.read_exact(&mut first).unwrap();
+    }
+    Waits::of(&bob, 50).held("later subscriptions", Duration::from_secs(1));
+    drop(sockets);
+    watch.held("later subscriptions", 128 * MIB);
 }

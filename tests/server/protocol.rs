@@ -4,6 +4,7 @@ mod commands;
 mod cut_readers;
 mod events;
 mod gone;
+mod later;
 mod passing;
 mod recorded;
 pub(super) mod rights;

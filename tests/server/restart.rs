@@ -298,7 +298,9 @@ fn a_shutdown_hands_over_what_does_not_end_in_time(place: &Place) {
     let body = with(pair(&server), "durability", "sync");
     let waiting = {
         let (client, thread) = (client.clone(), thread.clone());
-        std::thread::spawn(move || client.run(&thread, &body))
+        let path = format!("/threads/{thread}/runs/wait");
+        let body = body.to_string();
+        std::thread::spawn(move || client.open("POST", &path, &[], body.as_bytes()).breaks())
     };
     let runs = format!("/threads/{thread}/runs");
     let run = loop {
@@ -313,8 +315,7 @@ fn a_shutdown_hands_over_what_does_not_end_in_time(place: &Place) {
         let row = Client::of(&server).get(&format!("{runs}/{run}")).json();
         assert_eq!(row["status"], "running", "round {round}");
     }
-    let told = waiting.join().unwrap();
-    assert_eq!(told["__error__"]["error"], "ServerShutdown", "{told}");
+    assert!(waiting.join().unwrap(), "its client would not come back");
     std::fs::write(server.folder().join("gate"), "").unwrap();
     let client = Client::of(&server);
     assert_eq!(client.end_of(&thread, &run), "success");

@@ -71,6 +71,7 @@ pub async fn send(call: &Call, tasks: Tasks, request: Request) -> Result<Respons
                 Ready {
                     value: json_rpc::result(&id, generation.task_or_message(shown)),
                     memory: task.memory,
+                    breaks_off: false,
                 }
             }
             Err(failure) => failure.into_message(&id).into(),

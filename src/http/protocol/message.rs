@@ -47,7 +47,8 @@ impl Fault {
         Self::new(Code::InvalidArgument, error.detail)
     }
 
-    fn of_http(error: &HttpError) -> Self {
+    /// The same as an error of HTTP.
+    pub fn of_http(error: &HttpError) -> Self {
         let code = match (error.status.as_u16(), error.code) {
             (403, _) => Code::PermissionDenied,
             (_, Some("checkpoint_not_found")) => Code::NoSuchCheckpoint,

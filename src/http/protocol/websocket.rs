@@ -2,6 +2,7 @@
 //! sends what cannot be taken, is silent or reads nothing is cut off.
 
 mod incoming;
+mod missed;
 mod session;
 
 use std::{io, sync::Arc, time::Duration};
@@ -29,7 +30,10 @@ use tokio_tungstenite::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::{incoming::Incoming, session::Session};
+use self::{
+    incoming::Incoming,
+    session::{Coming, Session},
+};
 use crate::{
     contention::shares::in_this_name,
     http::server::{
@@ -208,7 +212,7 @@ async fn talk(
                         drop(text);
                         socket.get_mut().message_ended();
                         match carried_out {
-                            Ok(replies) => replies,
+                            Ok(reply) => vec![reply],
                             Err(end) => return end,
                         }
                     }
@@ -246,16 +250,22 @@ async fn talk(
                     let reason = "Your access to this thread was withdrawn";
                     return End::Close(CloseCode::Policy, reason);
                 }
-                Some(Next::Event(event)) if session.admit(&event) => vec![text_of(&event)],
-                Some(Next::Event(_)) => vec![],
-                Some(Next::Replayed) => {
+                Some(Coming::Missed(event)) => vec![text_of(&event)],
+                Some(Coming::Next(Next::Event(event))) => {
+                    if session.admit(&event) {
+                        vec![text_of(&event)]
+                    } else {
+                        vec![]
+                    }
+                }
+                Some(Coming::Next(Next::Replayed)) => {
                     session.begin_anew_where_ahead().await;
                     vec![]
                 }
-                Some(Next::Lagged) => {
+                Some(Coming::Next(Next::Lagged)) => {
                     return End::Close(CloseCode::from(TRY_LATER), "The events were read too slowly");
                 }
-                Some(Next::Nothing) => {
+                Some(Coming::Next(Next::Nothing)) => {
                     return End::Close(CloseCode::Normal, "There is no such thread");
                 }
             },

@@ -97,10 +97,7 @@ async fn begin_wait(mut call: Call, thread: Option<ThreadId>) -> Result<Response
     };
     let runs = call.runs().clone();
     let result = async move { runs.result(run, new.row.temporary, new.handle).await };
-    let result = result.map(|result| Ready {
-        value: result.to_value(),
-        memory: result.memory,
-    });
+    let result = result.map(ready);
     let leave = on_disconnect(&call, run, cancels);
     let heartbeat = call.shared.options.heartbeat;
     let watch = call.runs().watch_access(&call.access, run.thread);
@@ -110,6 +107,16 @@ async fn begin_wait(mut call: Call, thread: Option<ThreadId>) -> Result<Response
     response.extensions_mut().insert(Replay::Wait(run));
     put_join(response.headers_mut(), run);
     Ok(response)
+}
+
+/// What is sent of a result. Clients join a run that goes on elsewhere again by themselves, as `Location` says, where
+/// its response breaks off: an error would be its end for them.
+fn ready(result: RunResult) -> Ready {
+    Ready {
+        value: result.to_value(),
+        memory: result.memory,
+        breaks_off: result.goes_on,
+    }
 }
 
 /// `GET /threads/{thread_id}/runs/{run_id}/join`
@@ -131,10 +138,7 @@ pub(in crate::http) async fn join_run(
     let result = call.runs().join(access, run, Some(memory.clone())).await?;
     let leave = on_disconnect(call, run, cancel && result.is_some());
     let result = result.unwrap_or_else(RunResult::ready_not_found);
-    let result = result.map(|result| Ready {
-        value: result.to_value(),
-        memory: result.memory,
-    });
+    let result = result.map(ready);
     let heartbeat = call.shared.options.heartbeat;
     let watch = call.runs().watch_access(&call.access, run.thread);
     let response = deferred::respond(result.boxed(), memory, leave, heartbeat, slot);

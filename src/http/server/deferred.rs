@@ -14,7 +14,7 @@ use hyper::{
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::{
-    body::Body,
+    body::{Body, BrokenOff},
     sse::{Departure, OnDisconnect},
     weigh::{SMALL, weighed},
 };
@@ -29,6 +29,8 @@ pub struct Ready {
     pub value: Value,
     /// Its memory, and that of its JSON, if it was reserved before it was read.
     pub memory: Option<ReadingMemory>,
+    /// The client is to come back for another one: the response breaks off in place of the value.
+    pub breaks_off: bool,
 }
 
 impl From<Value> for Ready {
@@ -36,6 +38,7 @@ impl From<Value> for Ready {
         Self {
             value,
             memory: None,
+            breaks_off: false,
         }
     }
 }
@@ -58,12 +61,16 @@ pub fn respond<R: Into<Ready> + Send + 'static>(
         let ready = loop {
             tokio::select! {
                 biased;
-                ready = &mut result => break ready,
+                ready = &mut result => break ready.into(),
                 _ = beats.tick() => yield beat(),
             }
         };
         departure.ended();
-        let mut bytes = std::pin::pin!(encode(ready.into(), memory));
+        if ready.breaks_off {
+            yield Err(BrokenOff);
+            return;
+        }
+        let mut bytes = std::pin::pin!(encode(ready, memory));
         loop {
             tokio::select! {
                 biased;

@@ -104,6 +104,8 @@ pub struct Slot {
     taken: Mutex<Option<Taken>>,
     /// How long its request may still wait for it: all its waits together have the limit of one.
     left: Mutex<Duration>,
+    /// That limit.
+    limit: Duration,
 }
 
 /// What a slot is made of.
@@ -128,6 +130,7 @@ impl Slot {
             needed,
             taken: Mutex::new(Some(taken)),
             left: Mutex::new(limit.saturating_sub(begin.elapsed())),
+            limit,
         })
     }
 
@@ -156,6 +159,16 @@ impl Slot {
         let taken = self.needed.take(Priority::Begun, Duration::MAX).await;
         *self.taken.lock() = taken.ok();
         result
+    }
+
+    /// Does work that its request has led to and that is a request of its own: a command on a connection. It takes a slot
+    /// like this one.
+    ///
+    /// # Errors
+    /// Those of [`Slots::take`].
+    pub async fn take_anew<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
+        let _taken = self.needed.take(Priority::New, self.limit).await?;
+        Ok(work.await)
     }
 
     fn release(&self) {

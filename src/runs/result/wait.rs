@@ -42,10 +42,7 @@ impl Service {
         let row = self.find_row(run.thread, run.run).await;
         match (row, result) {
             (Ok(None), _) if !temporary => RunResult::not_found(),
-            (Ok(Some(row)), None) if !row.status.is_final() => RunResult::failed(
-                "ServerShutdown",
-                "this server has stopped; the run goes on, join it again",
-            ),
+            (Ok(Some(row)), None) if !row.status.is_final() => RunResult::handed_over(),
             (_, Some(result)) => (*result).clone(),
             (_, None) => RunResult::empty(Status::Interrupted),
         }
