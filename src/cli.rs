@@ -79,8 +79,8 @@ pub enum Serving {
 pub struct Invocation {
     /// The subcommand.
     pub command: Command,
-    /// The settings.
-    pub settings: Settings,
+    /// The settings; `None` for a subcommand that needs none.
+    pub settings: Option<Settings>,
 }
 
 /// Why a command line was not understood.
@@ -220,10 +220,11 @@ where
         Some(Words::New(options)) => Command::New(options),
         Some(Words::People(command)) => Command::People(command),
     };
-    Ok(Invocation {
-        command,
-        settings: Settings::load(flags, &program.settings)?,
-    })
+    // Whoever asks for these may have settings that are wrong.
+    let needs_none = matches!(command, Command::Version | Command::New(_));
+    let load = || Settings::load(flags, &program.settings);
+    let settings = (!needs_none).then(load).transpose()?;
+    Ok(Invocation { command, settings })
 }
 
 /// Runs the subcommand of this process's command line; `serve` and `migrate` do the two commands
@@ -242,15 +243,17 @@ where
         }
         Err(Error::Settings(error)) => return refuse(&error),
     };
-    let done = match command {
-        Command::ConfigShow => print(&settings.to_string()),
-        Command::Version => {
+    let done = match (command, settings) {
+        (Command::Version, _) => {
             let file = std::env::args_os().next();
             let (name, version) = program.identity(file.as_deref().map(Path::new));
             print(&format!("{name} {version}\n"))
         }
-        Command::New(options) => new::run(&options, &mut screen::Screen::stdout()),
-        Command::People(command) => {
+        (Command::New(options), _) => new::run(&options, &mut screen::Screen::stdout()),
+        // All others have settings.
+        (_, None) => Ok(()),
+        (Command::ConfigShow, Some(settings)) => print(&settings.to_string()),
+        (Command::People(command), Some(settings)) => {
             // A server for a chat logs what is wrong, unless the settings want more.
             let level = settings.chosen_log_level().unwrap_or("warn");
             if let Err(error) = telemetry::init(level, settings.log_format) {
@@ -259,7 +262,7 @@ where
             open_files::raise_limit();
             people::run(command, settings, serve).await
         }
-        Command::Serve | Command::Migrate => {
+        (command @ (Command::Serve | Command::Migrate), Some(settings)) => {
             if let Err(error) = telemetry::init(&settings.log_level, settings.log_format) {
                 return refuse(&error);
             }

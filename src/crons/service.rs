@@ -220,12 +220,12 @@ impl Service {
     /// # Errors
     /// No such cron, its schedule makes no sense, it is too large, `check` refuses it, or the storage
     /// failed.
-    pub async fn change<E: From<Error>>(
+    pub async fn change<E: From<Error>, C: Future<Output = Result<(), E>>>(
         &self,
         viewer: Option<Arc<str>>,
         id: CronId,
         change: &Change,
-        check: impl Fn(&CronRow) -> Result<(), E>,
+        check: impl Fn(CronRow) -> C,
     ) -> Result<Value, E> {
         let storage = |error: checkpoint::Error| E::from(Error::from(error));
         let crowded = |_| E::from(Error::Conflict(id));
@@ -235,7 +235,7 @@ impl Service {
             let now = self.inner.clock.now(&*self.inner.store).await;
             let new = old.changed(change, now.map_err(storage)?, self.inner.options.metadata)?;
             self.ensure_small(&new)?;
-            check(&new)?;
+            check(new.clone()).await?;
             let written = self.inner.store.replace_cron(old, new).await;
             if let Some(row) = written.map_err(storage)? {
                 return Ok(shown(&row));

@@ -53,6 +53,7 @@ async fn create_on(mut call: Call, thread: Option<ThreadId>) -> Result<Response<
         thread,
         content,
     };
+    call.runs().check_cron(thread, &request).await?;
     let created = call.crons().create(new).await?;
     Ok(body::json(StatusCode::OK, &created))
 }
@@ -92,7 +93,18 @@ pub(super) async fn patch(mut call: Call) -> Result<Response<Body>, Error> {
     let options = &call.shared.options;
     let change = parse::content(&fields, options.metadata)?;
     parse::check(&change.payload, options, call.requester())?;
-    let check = |cron: &CronRow| parse::request(&cron.payload, options, call.requester()).map(drop);
+    let (runs, requester) = (call.runs(), call.requester());
+    let writes = change.payload.contains_key("input");
+    let check = |cron: CronRow| {
+        let requester = requester.clone();
+        async move {
+            let request = parse::request(&cron.payload, options, requester)?;
+            if writes {
+                runs.check_cron(cron.thread, &request).await?;
+            }
+            Ok::<_, Error>(())
+        }
+    };
     let changed = call.crons().change(call.viewer(), id, &change, check);
     Ok(body::json(StatusCode::OK, &changed.await?))
 }

@@ -175,6 +175,12 @@ fn http_options(settings: Settings, own: http::Own) -> http::Options {
     let keys = settings.api_keys.iter();
     let keys = http::Keys::new(keys.map(|one| (&*one.principal, one.key.reveal())));
     let is_open = keys.is_open() && own.authentication.is_none();
+    for name in admins_without_key(&settings) {
+        tracing::warn!(
+            principal = name,
+            "BACKSTITCH_ADMINS names a principal that has no key in BACKSTITCH_API_KEYS: nobody administers in this name"
+        );
+    }
     http::Options {
         max_streams: settings.max_streams,
         // A page that anybody may open must not use a key of the person who opens it.
@@ -212,4 +218,14 @@ fn http_options(settings: Settings, own: http::Own) -> http::Options {
         own,
         ..http::Options::default()
     }
+}
+
+/// Those who are to administer and could not say who they are. A server without keys takes everybody at their word, or
+/// finds out by itself.
+fn admins_without_key(settings: &Settings) -> impl Iterator<Item = &str> {
+    let has_keys = !settings.api_keys.is_empty();
+    let names = settings.admins.iter().map(String::as_str);
+    names.filter(move |name| {
+        has_keys && !settings.api_keys.iter().any(|one| &*one.principal == *name)
+    })
 }

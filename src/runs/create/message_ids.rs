@@ -45,6 +45,23 @@ impl Service {
         Ok(())
     }
 
+    /// Refuses a cron of whose runs none could be created, for the same reason. One without a thread makes new threads.
+    ///
+    /// # Errors
+    /// 400 with the reason; no such assistant; or the storage failed.
+    pub async fn check_cron(
+        &self,
+        thread: Option<ThreadId>,
+        request: &request::Run,
+    ) -> Result<(), Error> {
+        let viewer = request.requester.access.principal();
+        let assistants = &self.shared.assistants;
+        let resolved = assistants.resolve(viewer, &request.assistant).await?;
+        let thread = thread.unwrap_or_else(ThreadId::mint);
+        self.check_message_ids(thread, &resolved.registered.graph, request)
+            .await
+    }
+
     /// Whether the thread has messages with these ids; for those who may not write to it, it has none.
     async fn has_messages(
         &self,

@@ -354,6 +354,10 @@ impl Service {
         if let Some(value) = thread.metadata.get("graph_id") {
             metadata.insert("graph_id", value.clone());
         }
+        // Which one was edited, as LangGraph's server notes it of edits, and not of copies.
+        if let Some(id) = at.filter(|_| !copies(&supersteps)) {
+            metadata.insert("checkpoint_id", id.to_string());
+        }
         // Written in one transaction, in which the client still has its level.
         let buffer = BufferedSaver::new(parts.saver.clone());
         let edit = StateUpdater {

@@ -56,6 +56,36 @@ fn settings_that_make_no_sense_are_refused_with_their_name() {
 }
 
 #[test]
+fn what_needs_no_settings_is_done_beside_a_file_that_cannot_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("backstitch.toml");
+    std::fs::write(&file, "port = [").unwrap();
+    let setup = Setup::bundled().env("BACKSTITCH_CONFIG", file.display().to_string());
+    refuses(setup.clone(), 2, &["backstitch.toml"]);
+    let project = folder.path().join("agents").display().to_string();
+    for arguments in [&["version"][..], &["new", &project]] {
+        let setup = arguments
+            .iter()
+            .fold(setup.clone(), |setup, one| setup.arg(*one));
+        let (status, text) = setup.refused();
+        assert!(status.success(), "{arguments:?}: {text}");
+    }
+    assert!(folder.path().join("agents/Cargo.toml").exists());
+}
+
+#[test]
+fn an_administrator_without_a_key_is_told_of() {
+    let keys = |setup: Setup| setup.env("BACKSTITCH_API_KEYS", "ann=key-a,bob=key-b");
+    let server = keys(Setup::bundled().env("BACKSTITCH_ADMINS", "ann,bop")).start();
+    let told = server.output();
+    let warned: Vec<&str> = told
+        .lines()
+        .filter(|line| line.contains("BACKSTITCH_ADMINS"))
+        .collect();
+    assert!(matches!(*warned, [one] if one.contains("bop")), "{told}");
+}
+
+#[test]
 fn a_full_disk_at_start_is_refused_and_later_fails_only_what_writes() {
     let Some(disk) = Disk::mount(1 << 20) else {
         eprintln!("NOT TESTED: a full disk, because no file system can be mounted here");

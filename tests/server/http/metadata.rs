@@ -2,7 +2,7 @@
 
 use super::*;
 use test_support::on_both_storages;
-use test_support::talk::{background, create, until};
+use test_support::talk::{background, create, ok, until};
 
 on_both_storages!(
     a_run_has_the_metadata_of_its_thread_its_config_and_its_request,
@@ -11,6 +11,7 @@ on_both_storages!(
     what_a_request_asks_for_is_kept_as_it_was_given,
     states_inside_say_which_task_they_are_of,
     a_run_from_a_checkpoint_says_which,
+    an_edit_of_a_checkpoint_says_which_and_a_copy_does_not,
     the_input_is_shown_as_it_came,
 );
 
@@ -254,6 +255,41 @@ fn states_inside_say_which_task_they_are_of(place: &Place) {
             assert_eq!(of_task, None);
         }
     }
+}
+
+fn an_edit_of_a_checkpoint_says_which_and_a_copy_does_not(place: &Place) {
+    let (_server, client) = serve(place);
+    let thread = client.thread();
+    let input = json!({"assistant_id": "ctx", "input": {"text": "x"}});
+    client.run(&thread, &input);
+    let of = client.history(&thread)[1]["checkpoint_id"].clone();
+    let path = format!("/threads/{thread}/state");
+    let edited = |body: &Value| {
+        let made = ok(client.post(&path, body), 200);
+        let metadata = client.state(&thread)["metadata"].clone();
+        assert_eq!(
+            client.state(&thread)["checkpoint_id"],
+            made["checkpoint_id"]
+        );
+        metadata
+    };
+    let values = json!({"text": "y"});
+    for at in [
+        json!({"checkpoint_id": of}),
+        json!({"checkpoint": {"checkpoint_id": of}}),
+    ] {
+        let body = test_support::talk::extend(json!({"values": values}), at);
+        let metadata = edited(&body);
+        assert_eq!(metadata["checkpoint_id"], of, "{metadata}");
+        assert_eq!(metadata["source"], "update");
+    }
+    let copy = edited(&json!({"checkpoint_id": of, "values": null, "as_node": "__copy__"}));
+    assert_eq!(
+        (copy.get("checkpoint_id"), &copy["source"]),
+        (None, &json!("fork"))
+    );
+    let at_head = edited(&json!({"values": values}));
+    assert_eq!(at_head.get("checkpoint_id"), None);
 }
 
 fn a_run_from_a_checkpoint_says_which(place: &Place) {

@@ -101,6 +101,20 @@ fn every_way_in(client: &Client, most: usize) {
             client.post("/runs/batch", &json!([body(id)]))
         });
     }
+    let never =
+        |id: &str| json!({"assistant_id": "talk", "schedule": "0 0 1 1 *", "input": messages(id)});
+    takes("a cron", most, 400, |id| {
+        client.post("/runs/crons", &never(id))
+    });
+    takes("a cron of a thread", most, 400, |id| {
+        client.post(&path("runs/crons"), &never(id))
+    });
+    let cron = ok(client.post("/runs/crons", &never("short")), 200);
+    let cron = format!("/runs/crons/{}", cron["cron_id"].as_str().unwrap());
+    takes("a changed cron", most, 400, |id| {
+        let body = json!({"input": messages(id)}).to_string();
+        client.send("PATCH", &cron, &[], body.as_bytes())
+    });
     for node in ["answer", "__start__", "__input__"] {
         takes(node, most, 400, |id| {
             let edit = json!({"values": messages(id), "as_node": node});
