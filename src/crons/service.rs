@@ -214,7 +214,7 @@ impl Service {
         found.ok_or(Error::NoCron(id))
     }
 
-    /// Changes a cron, if `check` accepts what its runs would then request; returns it in the form
+    /// Changes a cron, if `check` accepts what its runs would then request, told whether their input is a new one; returns it in the form
     /// clients see.
     ///
     /// # Errors
@@ -225,7 +225,7 @@ impl Service {
         viewer: Option<Arc<str>>,
         id: CronId,
         change: &Change,
-        check: impl Fn(CronRow) -> C,
+        check: impl Fn(CronRow, bool) -> C,
     ) -> Result<Value, E> {
         let storage = |error: checkpoint::Error| E::from(Error::from(error));
         let crowded = |_| E::from(Error::Conflict(id));
@@ -235,7 +235,8 @@ impl Service {
             let now = self.inner.clock.now(&*self.inner.store).await;
             let new = old.changed(change, now.map_err(storage)?, self.inner.options.metadata)?;
             self.ensure_small(&new)?;
-            check(new.clone()).await?;
+            let has_new_input = new.payload.get("input") != old.payload.get("input");
+            check(new.clone(), has_new_input).await?;
             let written = self.inner.store.replace_cron(old, new).await;
             if let Some(row) = written.map_err(storage)? {
                 return Ok(shown(&row));

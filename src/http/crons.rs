@@ -94,12 +94,11 @@ pub(super) async fn patch(mut call: Call) -> Result<Response<Body>, Error> {
     let change = parse::content(&fields, options.metadata)?;
     parse::check(&change.payload, options, call.requester())?;
     let (runs, requester) = (call.runs(), call.requester());
-    let writes = change.payload.contains_key("input");
-    let check = |cron: CronRow| {
+    let check = |cron: CronRow, has_new_input| {
         let requester = requester.clone();
         async move {
             let request = parse::request(&cron.payload, options, requester)?;
-            if writes {
+            if has_new_input {
                 runs.check_cron(cron.thread, &request).await?;
             }
             Ok::<_, Error>(())

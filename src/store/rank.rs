@@ -115,6 +115,11 @@ impl<'a> Ranking<'a> {
         !self.search.filter.is_empty()
     }
 
+    /// Whether the last vector was one of this item: its value is known.
+    pub fn is_at(&self, name: &Name) -> bool {
+        self.current.as_ref().is_some_and(|(last, _)| last == name)
+    }
+
     /// A vector of an item, `None` if another model made it; `value` is called once an item, when
     /// values have to be looked at.
     ///
@@ -126,7 +131,7 @@ impl<'a> Ranking<'a> {
         vector: Option<&[u8]>,
         value: impl FnOnce() -> Result<Value, E>,
     ) -> Result<(), E> {
-        if self.current.as_ref().is_none_or(|(last, _)| *last != name) {
+        if !self.is_at(&name) {
             self.next_item();
             let passes = !self.filters() || self.search.filter.passes(&value()?);
             self.read += name.bytes();

@@ -63,6 +63,8 @@ pub struct ThreadEvents {
     shown: Option<oneshot::Sender<Option<AccessWatch>>>,
     /// When the reader began to wait for the thread.
     begun: Instant,
+    /// It is there or it is not: nobody waits for it.
+    is_past: bool,
     has_ended: bool,
     /// What had happened before was delivered.
     is_replayed: bool,
@@ -110,6 +112,7 @@ impl Service {
             },
             shown: Some(shown),
             begun: Instant::now(),
+            is_past: false,
             has_ended: false,
             is_replayed: false,
             is_head_shown: false,
@@ -129,6 +132,15 @@ impl Service {
     }
 }
 
+impl Service {
+    /// The same for a reader of what has happened: it ends at once where there is no thread (any more).
+    pub fn past_events(&self, thread: ThreadId, channels: Channels) -> ThreadEvents {
+        let (mut events, _) = self.protocol_events(thread, channels);
+        events.is_past = true;
+        events
+    }
+}
+
 impl ThreadEvents {
     /// The next event. Nothing is lost when the call is dropped before it returns.
     pub async fn next(&mut self) -> Next {
@@ -140,9 +152,14 @@ impl ThreadEvents {
                 return Next::Nothing;
             }
             if self.shown.is_some() {
-                // Who is asked again and again would wait for ever.
-                let is_late = self.begun.elapsed() >= WAIT;
-                if is_late || !self.service.wait_for(self.thread, &self.frames).await {
+                let is_there = if self.is_past {
+                    self.service.is_visible(self.thread).await
+                } else {
+                    // Who is asked again and again would wait for ever.
+                    let is_late = self.begun.elapsed() >= WAIT;
+                    !is_late && self.service.wait_for(self.thread, &self.frames).await
+                };
+                if !is_there {
                     self.has_ended = true;
                     continue;
                 }

@@ -130,6 +130,19 @@ impl Service {
         }
     }
 
+    /// Whether there is the thread, and the client may read it.
+    pub(super) async fn is_visible(&self, id: ThreadId) -> bool {
+        loop {
+            match self.visible(id).await {
+                Ok(visible) => return matches!(visible, Visible::Yes),
+                Err(error) => {
+                    tracing::warn!(%error, thread = %id, "a thread could not be read");
+                    tokio::time::sleep(FIRST_PAUSE).await;
+                }
+            }
+        }
+    }
+
     /// Waits until there is the thread; false if it is not the client's, or does not come.
     async fn wait_until_visible(
         &self,

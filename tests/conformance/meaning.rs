@@ -24,6 +24,7 @@ on_both_storages!(
     vectors_of_another_model_do_not_count,
     principals_find_their_own_items_and_shared_ones,
     a_search_by_meaning_reads_and_returns_no_more_than_it_may,
+    the_value_of_an_item_is_read_once_however_many_texts_it_has,
     a_model_that_fails_stores_nothing,
 );
 
@@ -268,6 +269,32 @@ fn a_search_by_meaning_reads_and_returns_no_more_than_it_may(place: &Place) {
             )
             .await;
         assert!(matches!(all.unwrap_err(), Error::TooMuchToRead { .. }));
+    });
+}
+
+fn the_value_of_an_item_is_read_once_however_many_texts_it_has(place: &Place) {
+    let limits = Limits {
+        scan_bytes: 100_000,
+        ..Limits::default()
+    };
+    over(place, limits, async |_, service| {
+        // Together more vectors than are read at once, and each item on either side of such a border.
+        for number in 0..9 {
+            let last = if number == 4 { "aaa" } else { "aab" };
+            let text: Vec<Value> = (0..50).map(|_| value!("c")).chain([value!(last)]).collect();
+            let kind = number % 2;
+            let value = value!({"text": text, "kind": kind, "rest": ("-".repeat(9_000))});
+            let index = Index::Fields(vec![Field::parse("text[*]").unwrap()]);
+            let key = format!("{number}");
+            let done = service.put(me(), names(&["n"]), key, value, (None, &index));
+            done.await.unwrap();
+        }
+        let of = |kind: i64| ItemQuery {
+            filter: Filter::read(value!({"kind": kind}).as_map().unwrap()).unwrap(),
+            ..query("a")
+        };
+        assert_eq!(keys(service, of(0)).await, ["4", "0", "2", "6", "8"]);
+        assert_eq!(keys(service, of(1)).await, ["1", "3", "5", "7"]);
     });
 }
 

@@ -6,6 +6,9 @@ mod message_ids;
 mod settings;
 
 use std::cell::Cell;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use test_support::client::{Answer, Client};
@@ -23,6 +26,7 @@ on_both_storages!(
     how_many_headers_a_request_may_have,
     what_one_search_of_items_may_read,
     how_many_streams_and_connections_there_may_be,
+    connections_without_requests_make_room_while_none_is_free,
 );
 
 /// Sends something of three sizes around a limit, and checks that only the largest is refused.
@@ -436,4 +440,25 @@ fn how_many_streams_and_connections_there_may_be(place: &Place) {
         assert_eq!(waiting.join().unwrap(), 200);
     });
     drop(last);
+}
+
+fn connections_without_requests_make_room_while_none_is_free(place: &Place) {
+    let setup = Setup::example("reference_server").env("BACKSTITCH_MAX_CONNECTIONS", "3");
+    let server = place.start(setup);
+    let address = server.base_url().strip_prefix("http://").unwrap();
+    let idle = [(); 3].map(|()| {
+        let mut one = TcpStream::connect(address).unwrap();
+        one.write_all(b"GET /ok HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .unwrap();
+        let mut status = [0; 12];
+        one.read_exact(&mut status).unwrap();
+        assert_eq!(&status, b"HTTP/1.1 200");
+        one
+    });
+    let begin = Instant::now();
+    assert_eq!(Client::of(&server).get("/ok").status, 200);
+    // Without others that wait they would stay for a minute.
+    let waited = begin.elapsed();
+    assert!((8..40).contains(&waited.as_secs()), "{waited:?}");
+    drop(idle);
 }

@@ -1,6 +1,7 @@
 //! A server that is asked to stop: its open streams, the clients that come back, and impatience.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ on_both_storages!(
     a_stream_goes_on_while_the_server_drains_until_its_run_has_ended,
     a_stream_of_a_run_that_is_handed_over_breaks_off_without_a_further_event,
     every_kind_of_stream_ends_with_the_drain_as_one_that_goes_on_elsewhere,
+    who_would_not_see_that_a_response_breaks_off_gets_an_error,
     the_python_client_comes_back_to_the_server_that_takes_over,
     while_it_drains_the_server_shows_what_it_has_and_takes_no_runs,
     runs_go_on_for_as_long_as_a_server_drains_and_longer_ones_are_handed_over,
@@ -98,6 +100,27 @@ fn every_kind_of_stream_ends_with_the_drain_as_one_that_goes_on_elsewhere(place:
             assert!(location.is_some_and(|path| path.ends_with("/join")));
         }
     }
+    assert!(server.wait().success());
+}
+
+/// To clients of HTTP/1.0 a body that breaks off looks like one that ends.
+fn who_would_not_see_that_a_response_breaks_off_gets_an_error(place: &Place) {
+    let setup = Setup::example("reference_server").env("BACKSTITCH_DRAIN", "0");
+    let mut server = place.start(setup);
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let mut own = client.open_stream(&thread, &slow(60_000, 3));
+    own.event_named("custom");
+    let address = server.base_url().strip_prefix("http://").unwrap();
+    let mut old = TcpStream::connect(address).unwrap();
+    let path = format!("/threads/{thread}/runs/{}/join", own.run());
+    write!(old, "GET {path} HTTP/1.0\r\nhost: {address}\r\n\r\n").unwrap();
+    let mut status = [0; 12];
+    old.read_exact(&mut status).unwrap();
+    server.signal("TERM");
+    let mut rest = String::new();
+    old.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains(r#"{"error":"ServerShutdown","#), "{rest}");
     assert!(server.wait().success());
 }
 

@@ -4,11 +4,12 @@
 mod incoming;
 mod missed;
 mod session;
+mod subscribed;
 
 use std::{io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{SinkExt, StreamExt};
+use futures::{FutureExt, SinkExt, StreamExt, future::BoxFuture};
 use hyper::{
     HeaderMap, Response, StatusCode,
     header::{
@@ -32,14 +33,19 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     incoming::Incoming,
-    session::{Coming, Session},
+    session::{Coming, Session, takes_slot},
 };
 use crate::{
+    budget::Reservation,
     contention::shares::in_this_name,
-    http::server::{
-        Body, Error, body,
-        call::{Call, StreamSlot},
-        request_body,
+    http::{
+        protocol::message::Command,
+        server::{
+            Body, Error, body,
+            call::{Call, StreamSlot},
+            request_body,
+            slots::{AnotherSlot, Slot},
+        },
     },
     stream::{Memory, protocol::Event},
     threads::protocol::Next,
@@ -67,6 +73,25 @@ struct Limits {
     payer: Arc<str>,
     /// Of what it sends, as of the bodies of requests.
     incoming: request_body::Limits,
+    /// That of the request for the connection: commands take others like it.
+    slot: Arc<Slot>,
+}
+
+/// A command that waits for a slot.
+struct Waiting {
+    command: Command,
+    _memory: Reservation,
+    slot: BoxFuture<'static, Result<AnotherSlot, Error>>,
+}
+
+impl Waiting {
+    /// Its slot; without one that waits there is none.
+    async fn slot(waiting: &mut Option<Self>) -> Result<AnotherSlot, Error> {
+        match waiting {
+            Some(waiting) => (&mut waiting.slot).await,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 /// Why a connection is closed.
@@ -124,6 +149,7 @@ pub(in crate::http) async fn connect(mut call: Call) -> Result<Response<Body>, E
         memory: call.runs().stream_memory().clone(),
         payer: call.payer.clone(),
         incoming: call.limits(),
+        slot: call.slot.clone(),
     };
     let largest = options.body_limit;
     let config = WebSocketConfig::default()
@@ -198,21 +224,40 @@ async fn talk(
     let mut pings = interval_at(Instant::now() + limits.ping, limits.ping);
     pings.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut heard = Instant::now();
+    let mut waiting: Option<Waiting> = None;
     loop {
-        let out = tokio::select! {
+        let out: Vec<Message> = tokio::select! {
             biased;
             () = cut.cancelled() => {
                 return End::Close(CloseCode::Restart, "The server is restarting");
             }
-            read = socket.next() => {
+            slot = Waiting::slot(&mut waiting) => {
+                let Some(Waiting { command, .. }) = waiting.take() else {
+                    continue;
+                };
+                session.carry_out(&command, Some(slot)).await.into_iter().collect()
+            }
+            // One command after the other, while events go on.
+            read = socket.next(), if waiting.is_none() => {
                 heard = Instant::now();
                 match read {
                     Some(Ok(Message::Text(text))) => {
-                        let carried_out = session.carry_out(text.as_bytes()).await;
+                        let read = session.read(text.as_bytes()).await;
                         drop(text);
                         socket.get_mut().message_ended();
-                        match carried_out {
-                            Ok(reply) => vec![reply],
+                        match read {
+                            Ok(session::Incoming::Replied(reply)) => vec![reply],
+                            Ok(session::Incoming::Command(command, memory)) => {
+                                if takes_slot(&command) {
+                                    waiting = Some(Waiting {
+                                        command,
+                                        _memory: memory,
+                                        slot: limits.slot.clone().take_another().boxed(),
+                                    });
+                                    continue;
+                                }
+                                session.carry_out(&command, None).await.into_iter().collect()
+                            }
                             Err(end) => return end,
                         }
                     }
@@ -250,6 +295,7 @@ async fn talk(
                     let reason = "Your access to this thread was withdrawn";
                     return End::Close(CloseCode::Policy, reason);
                 }
+                Some(Coming::Reply(reply)) => vec![reply],
                 Some(Coming::Missed(event)) => vec![text_of(&event)],
                 Some(Coming::Next(Next::Event(event))) => {
                     if session.admit(&event) {

@@ -97,7 +97,8 @@ async fn begin_wait(mut call: Call, thread: Option<ThreadId>) -> Result<Response
     };
     let runs = call.runs().clone();
     let result = async move { runs.result(run, new.row.temporary, new.handle).await };
-    let result = result.map(ready);
+    let shows_breaks = call.shows_breaks;
+    let result = result.map(move |result| ready(result, shows_breaks));
     let leave = on_disconnect(&call, run, cancels);
     let heartbeat = call.shared.options.heartbeat;
     let watch = call.runs().watch_access(&call.access, run.thread);
@@ -110,12 +111,12 @@ async fn begin_wait(mut call: Call, thread: Option<ThreadId>) -> Result<Response
 }
 
 /// What is sent of a result. Clients join a run that goes on elsewhere again by themselves, as `Location` says, where
-/// its response breaks off: an error would be its end for them.
-fn ready(result: RunResult) -> Ready {
+/// its response breaks off: an error would be its end for them. Where they would not see that, it is an error.
+fn ready(result: RunResult, shows_breaks: bool) -> Ready {
     Ready {
         value: result.to_value(),
         memory: result.memory,
-        breaks_off: result.goes_on,
+        breaks_off: result.goes_on && shows_breaks,
     }
 }
 
@@ -138,7 +139,8 @@ pub(in crate::http) async fn join_run(
     let result = call.runs().join(access, run, Some(memory.clone())).await?;
     let leave = on_disconnect(call, run, cancel && result.is_some());
     let result = result.unwrap_or_else(RunResult::ready_not_found);
-    let result = result.map(ready);
+    let shows_breaks = call.shows_breaks;
+    let result = result.map(move |result| ready(result, shows_breaks));
     let heartbeat = call.shared.options.heartbeat;
     let watch = call.runs().watch_access(&call.access, run.thread);
     let response = deferred::respond(result.boxed(), memory, leave, heartbeat, slot);

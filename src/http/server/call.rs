@@ -105,6 +105,8 @@ pub struct Call {
     pub query: Query,
     pub headers: HeaderMap,
     pub body: Option<Source>,
+    /// Its client sees where a body breaks off. In HTTP/1.0 that looks like its end.
+    pub shows_breaks: bool,
     /// The connection, once it speaks the protocol that the client asks for.
     pub upgrade: Option<OnUpgrade>,
     /// Whose share of the memory for requests its body takes.

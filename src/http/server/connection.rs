@@ -113,7 +113,9 @@ impl Activity {
         }
     }
 
-    pub fn due(&self, options: &Options) -> Due {
+    /// What is to be done with the connection now. While the server `is_full`, an idle connection has the time of a head,
+    /// so that nobody keeps others away by connections without requests.
+    pub fn due(&self, options: &Options, is_full: bool) -> Due {
         let state = self.state.lock();
         let now = Instant::now();
         let deadline = self.progress.deadline();
@@ -127,7 +129,12 @@ impl Activity {
         } else if let (Some(since), false) = (state.head_since, state.multiplexed) {
             (since + options.header_timeout, Due::HangUp)
         } else {
-            (state.quiet_since + options.idle_timeout, Due::Shutdown)
+            let limit = if is_full {
+                options.header_timeout.min(options.idle_timeout)
+            } else {
+                options.idle_timeout
+            };
+            (state.quiet_since + limit, Due::Shutdown)
         };
         if time > now {
             // A head may begin at any time, and its limit must not be missed by much.
@@ -254,30 +261,35 @@ mod tests {
         let options = Options::default();
         let activity = Activity::new();
         advance(Duration::from_secs(9)).await;
-        assert!(matches!(activity.due(&options), Due::Wait(_)));
+        assert!(matches!(activity.due(&options, false), Due::Wait(_)));
         advance(Duration::from_secs(1)).await;
-        assert_eq!(activity.due(&options), Due::HangUp, "nothing came");
+        assert_eq!(activity.due(&options, false), Due::HangUp, "nothing came");
 
         let busy = activity.enter(false);
         advance(Duration::from_secs(1000)).await;
         assert!(
-            matches!(activity.due(&options), Due::Wait(_)),
+            matches!(activity.due(&options, false), Due::Wait(_)),
             "a long request"
         );
         drop(busy);
         advance(Duration::from_secs(59)).await;
-        assert!(matches!(activity.due(&options), Due::Wait(_)));
+        assert!(matches!(activity.due(&options, false), Due::Wait(_)));
         activity.bytes_came();
         advance(Duration::from_secs(10)).await;
         assert_eq!(
-            activity.due(&options),
+            activity.due(&options, false),
             Due::HangUp,
             "a head that does not end"
         );
 
         drop(activity.enter(false));
-        advance(Duration::from_secs(60)).await;
-        assert_eq!(activity.due(&options), Due::Shutdown, "idle");
+        advance(Duration::from_secs(9)).await;
+        assert!(matches!(activity.due(&options, true), Due::Wait(_)));
+        advance(Duration::from_secs(1)).await;
+        assert_eq!(activity.due(&options, true), Due::Shutdown, "others wait");
+        assert!(matches!(activity.due(&options, false), Due::Wait(_)));
+        advance(Duration::from_secs(50)).await;
+        assert_eq!(activity.due(&options, false), Due::Shutdown, "idle");
     }
 
     #[test]

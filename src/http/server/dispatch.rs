@@ -285,6 +285,7 @@ impl Inner {
             query: Query::of(parts.uri.query()),
             headers,
             body: Some(Source::Coming(incoming)),
+            shows_breaks: parts.version != Version::HTTP_10,
             upgrade,
             run_id: None,
             is_retry: false,

@@ -106,7 +106,8 @@ impl Server {
             match accepted {
                 Ok((stream, peer, slot)) => {
                     pause = PAUSE_MIN;
-                    connections.spawn(self.serve_connection(stream, peer, slot));
+                    let slots = slots.clone();
+                    connections.spawn(self.serve_connection(stream, peer, slot, slots));
                 }
                 Err(error) if is_of_the_peer(&error) => {}
                 Err(error) => {
@@ -135,6 +136,7 @@ impl Server {
         stream: TcpStream,
         peer: SocketAddr,
         slot: OwnedSemaphorePermit,
+        slots: Arc<Semaphore>,
     ) -> impl Future<Output = ()> + Send + use<> {
         let peer = client_at(peer.ip());
         let (http1, http2) = (self.http1.clone(), self.http2.clone());
@@ -148,6 +150,7 @@ impl Server {
                 shared.drain.clone()
             },
             abort: self.abort.clone(),
+            slots,
         };
         async move {
             // The socket is closed before others get its slot.
@@ -204,6 +207,8 @@ struct End {
     leave: CancellationToken,
     /// At once.
     abort: CancellationToken,
+    /// Those of all connections: while none is free, idle ones make room.
+    slots: Arc<Semaphore>,
 }
 
 impl End {
@@ -217,7 +222,8 @@ impl End {
     ) {
         let (mut leaving, mut idle) = (false, false);
         loop {
-            let next = match activity.due(options) {
+            let is_full = self.slots.available_permits() == 0;
+            let next = match activity.due(options, is_full) {
                 Due::Wait(time) => time,
                 Due::HangUp => return,
                 // What is left of responses is not taken.

@@ -116,6 +116,12 @@ struct Needed {
     all: Option<Arc<Semaphore>>,
 }
 
+/// A slot for a command; it is free again once this is dropped.
+#[derive(Debug)]
+pub struct AnotherSlot {
+    _taken: Taken,
+}
+
 #[derive(Debug)]
 struct Taken {
     _connection: Permit,
@@ -161,14 +167,15 @@ impl Slot {
         result
     }
 
-    /// Does work that its request has led to and that is a request of its own: a command on a connection. It takes a slot
-    /// like this one.
+    /// Waits for a slot like this one, for what its request has led to and is a request of its own: a command on a
+    /// connection.
     ///
     /// # Errors
     /// Those of [`Slots::take`].
-    pub async fn take_anew<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
-        let _taken = self.needed.take(Priority::New, self.limit).await?;
-        Ok(work.await)
+    pub async fn take_another(self: Arc<Self>) -> Result<AnotherSlot, Error> {
+        Ok(AnotherSlot {
+            _taken: self.needed.take(Priority::New, self.limit).await?,
+        })
     }
 
     fn release(&self) {

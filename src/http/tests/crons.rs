@@ -66,7 +66,7 @@ impl World {
 
     async fn change(&self, cron: CronId, change: Change) -> Value {
         let crons = self.running.services.crons();
-        let check = async |_: crate::crons::CronRow| Ok::<(), crate::crons::Error>(());
+        let check = async |_: crate::crons::CronRow, _: bool| Ok::<(), crate::crons::Error>(());
         crons.change(None, cron, &change, check).await.unwrap()
     }
 

@@ -3,10 +3,10 @@
 use anyhow::bail;
 use rmcp::model::{CallToolResponse, ContentBlock, ResourceContents};
 
-use crate::value::Value;
+use crate::{value, value::Value};
 
-/// The texts of the result, a line each; structured content where there is no text. What is not
-/// text, such as an image, is named and left out, since models read the results of tools as text.
+/// The texts of the result, a line each; structured content where there is no text. Where there are images, texts and
+/// images are parts of content in their order. What is neither is named and left out.
 ///
 /// # Errors
 /// The server says that the call failed, with its texts, or asks for what only a person could say.
@@ -19,6 +19,11 @@ pub(super) fn value(response: CallToolResponse) -> anyhow::Result<Value> {
         _ => bail!("the tool answers with a task of its own, which cannot be followed here"),
     };
     let failed = result.is_error == Some(true);
+    let has_images = result.content.iter().any(is_image);
+    if has_images && !failed {
+        let parts = result.content.into_iter().map(part).collect();
+        return Ok(Value::list(parts));
+    }
     let texts: Vec<String> = result.content.into_iter().map(text).collect();
     if failed && texts.is_empty() {
         bail!("the tool failed and does not say why");
@@ -29,6 +34,21 @@ pub(super) fn value(response: CallToolResponse) -> anyhow::Result<Value> {
     match result.structured_content {
         Some(content) if texts.is_empty() => Ok(Value::from_serde_json(content)),
         _ => Ok(Value::str(texts.join("\n"))),
+    }
+}
+
+fn is_image(block: &ContentBlock) -> bool {
+    matches!(block, ContentBlock::Image(_))
+}
+
+fn part(block: ContentBlock) -> Value {
+    match block {
+        ContentBlock::Image(image) => value!({
+            "type": "image",
+            "base64": (image.data.as_str()),
+            "mime_type": (image.mime_type.as_str()),
+        }),
+        other => value!({"type": "text", "text": (text(other))}),
     }
 }
 

@@ -80,7 +80,7 @@ fn tools_that_no_model_can_be_offered_are_left_out() {
 }
 
 #[test]
-fn results_are_read_as_text() {
+fn results_are_read_as_text_and_images() {
     let value = |result: serde_json::Value| {
         let result = serde_json::from_value(result).unwrap();
         outcome::value(rmcp::model::CallToolResponse::Complete(result))
@@ -91,10 +91,21 @@ fn results_are_read_as_text() {
     let image = json!({"type": "image", "mimeType": "image/png", "data": "AAAA"});
     let resource = json!({"type": "resource", "resource": {"uri": "f:1", "text": "inside"}});
     let blob = json!({"type": "resource", "resource": {"uri": "f:2", "blob": "AAAAAAAA"}});
-    let content = json!([text("one"), image, resource, blob]);
+    let content = json!([text("one"), resource, blob]);
     assert_eq!(
         value(json!({"content": content})).unwrap(),
-        r#""one\n[image image/png, 3 bytes left out]\ninside\n[f:2 of an unknown type, 6 bytes left out]""#
+        r#""one\ninside\n[f:2 of an unknown type, 6 bytes left out]""#
+    );
+    let content = json!([text("one"), image, blob]);
+    let shown = value(json!({"content": content})).unwrap();
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let left_out = "[f:2 of an unknown type, 6 bytes left out]";
+    let image_part = json!({"type": "image", "base64": "AAAA", "mime_type": "image/png"});
+    assert_eq!(shown, json!([text("one"), image_part, text(left_out)]));
+    let failed = json!({"content": [text("no"), image], "isError": true});
+    assert_eq!(
+        value(failed).unwrap_err(),
+        "no\n[image image/png, 3 bytes left out]"
     );
     let both = json!({"content": [text("as text")], "structuredContent": {"n": 1}});
     assert_eq!(value(both).unwrap(), r#""as text""#);

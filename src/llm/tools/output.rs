@@ -36,7 +36,9 @@ pub struct ToolOutput {
 }
 
 impl ToolOutput {
-    /// A result with this content: texts as they are, other values as JSON.
+    /// A result with this content: texts as they are, and lists of texts, images and files in the form of content of
+    /// messages, such as `[{"type": "image", "base64": "…", "mime_type": "image/png"}]`; other values as JSON. A model
+    /// that takes only texts from tools reads what was left out.
     pub fn new(content: impl Into<Value>) -> Self {
         Self {
             content: content.into(),
@@ -94,10 +96,35 @@ impl ToolOutput {
     pub(super) fn into_parts(self) -> anyhow::Result<(Value, Option<Value>, Output)> {
         let content = match self.content {
             text @ Value::Str(_) => text,
+            blocks if is_content(&blocks) => blocks,
             other => other.to_json().into(),
         };
         Ok((content, self.artifact, self.output?))
     }
+}
+
+/// Whether a value is content of a message, by LangGraph's rule: a list of maps with the types of such content. Data that
+/// only looks like it, because it has nothing to show, is none.
+fn is_content(value: &Value) -> bool {
+    const SOURCES: [&str; 8] = [
+        "base64",
+        "url",
+        "data",
+        "file_id",
+        "id",
+        "source",
+        "image_url",
+        "file",
+    ];
+    let is_block = |item: &Value| match item.get("type").and_then(Value::as_str) {
+        Some("text") => item.get("text").and_then(Value::as_str).is_some(),
+        Some("image" | "image_url" | "document" | "file") => {
+            SOURCES.iter().any(|key| item.get(key).is_some())
+        }
+        _ => false,
+    };
+    let items = value.as_list().unwrap_or_default();
+    !items.is_empty() && items.iter().all(is_block)
 }
 
 /// Anything that a tool may return: a value, or a [`ToolOutput`].

@@ -149,6 +149,24 @@ async fn calls_of_tools_are_reported_with_arguments_results_and_errors() {
 }
 
 #[test]
+fn images_and_texts_are_content_and_data_that_only_looks_like_it_is_json() {
+    let content = |value: Value| ToolOutput::new(value).into_parts().unwrap().0;
+    let image = value!({"type": "image", "base64": "AAAA", "mime_type": "image/png"});
+    let blocks = value!([{"type": "text", "text": "A map:"}, (image.clone())]);
+    assert_eq!(content(blocks.clone()), blocks);
+    for data in [
+        image,
+        value!([]),
+        value!(["one", "two"]),
+        value!([{"type": "text"}]),
+        value!([{"type": "file", "size": 3}]),
+        value!([{"type": "text", "text": "a"}, {"type": "folder"}]),
+    ] {
+        assert_eq!(content(data.clone()), Value::str(data.to_json()));
+    }
+}
+
+#[test]
 fn a_graph_without_messages_cannot_have_a_tool_node() {
     #[derive(State)]
     struct Mute {

@@ -44,6 +44,8 @@ impl Service {
             (Ok(None), _) if !temporary => RunResult::not_found(),
             (Ok(Some(row)), None) if !row.status.is_final() => RunResult::handed_over(),
             (_, Some(result)) => (*result).clone(),
+            // What became of it is not known here.
+            (Err(_), None) => RunResult::handed_over(),
             (_, None) => RunResult::empty(Status::Interrupted),
         }
     }

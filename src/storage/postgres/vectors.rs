@@ -32,18 +32,21 @@ SELECT $1, $2, $3, n.path, n.part, $4, n.vector
   FROM unnest($5::text[], $6::int[], $7::bytea[]) AS n (path, part, vector)";
 
 /// The next vectors of a range, from behind one on, with the values of their items if $8, as long as these weigh at
-/// most $10 together; an item that has expired has no row beside its vectors. Each item is looked up by its key.
+/// most $10 together; an item that has expired has no row beside its vectors. Each item is looked up by its key, and its
+/// value comes with the first of its vectors alone; the number of a part before all others is -1.
 const SCAN: &str = concat!(
     "
 SELECT v.namespace, v.key, v.path, v.part, v.vector, i.there, i.type, i.weight,
        CASE WHEN sum(i.weight) OVER w <= $10::bigint THEN i.value END AS value
-  FROM (SELECT s.namespace, s.key, s.path, s.part, CASE WHEN s.model = $7 THEN s.vector END AS vector
-          FROM store_vectors s
-         WHERE s.owner = $1 AND (s.namespace, s.key, s.path, s.part) > ($2, $3, $4, $5)
-           AND s.namespace < $6
-         ORDER BY s.namespace, s.key, s.path, s.part LIMIT $9) v
+  FROM (SELECT l.*, $8 AND ($5 < 0 OR (l.namespace, l.key) <> ($2, $3)) AND row_number() OVER (
+                 PARTITION BY l.namespace, l.key ORDER BY l.path, l.part) = 1 AS is_compared
+          FROM (SELECT s.namespace, s.key, s.path, s.part, CASE WHEN s.model = $7 THEN s.vector END AS vector
+                  FROM store_vectors s
+                 WHERE s.owner = $1 AND (s.namespace, s.key, s.path, s.part) > ($2, $3, $4, $5)
+                   AND s.namespace < $6
+                 ORDER BY s.namespace, s.key, s.path, s.part LIMIT $9) l) v
   LEFT JOIN LATERAL (
-    SELECT true AS there, o.type, CASE WHEN $8 THEN o.value END AS value, CASE WHEN $8 THEN ",
+    SELECT true AS there, o.type, CASE WHEN v.is_compared THEN o.value END AS value, CASE WHEN v.is_compared THEN ",
     weight!("o.type", "o.value"),
     " END AS weight FROM store_items o
      WHERE o.owner = $1 AND o.namespace = v.namespace AND o.key = v.key
@@ -153,6 +156,10 @@ pub(super) async fn nearest_items(db: &Object, search: &Nearest) -> Result<Found
                     key: unname(column(row, "key")?).to_string(),
                     owner: range.owner.clone(),
                 };
+                if filters && stored.is_none() && !ranking.is_at(&name) {
+                    // It was not there at its first vector.
+                    continue;
+                }
                 let vector: Option<&[u8]> = column(row, "vector")?;
                 ranking.offer(name, vector, || -> Result<Value, Error> {
                     let decoded = codec::decode(column(row, "type")?, stored.unwrap_or_default());

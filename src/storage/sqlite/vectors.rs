@@ -6,6 +6,7 @@ use super::items::{bound, encoded_item, item_weight, namespace_of};
 use crate::{
     checkpoint::{Error, Result, codec},
     store::{
+        Encoded,
         embed::Vectors,
         rank::{Name, Nearest, Ranking},
         search::Found,
@@ -19,8 +20,8 @@ const DELETE: &str = "DELETE FROM store_vectors WHERE owner = ?1 AND namespace =
 const INSERT: &str = "INSERT INTO store_vectors (owner, namespace, key, path, part, model, vector) \
   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
-/// The vectors of a range, and the values of their items where they matter, each item looked up by its key.
-const SCAN: &str = "SELECT v.namespace, v.key, CASE WHEN v.model = ?5 THEN v.vector END, i.type, CASE WHEN ?6 THEN i.value END \
+/// The vectors of a range whose items are there, each item looked up by its key.
+const SCAN: &str = "SELECT v.namespace, v.key, CASE WHEN v.model = ?5 THEN v.vector END \
   FROM store_vectors v CROSS JOIN store_items i \
   WHERE v.owner = ?1 AND v.namespace >= ?2 AND v.namespace < ?3 \
     AND i.owner = v.owner AND i.namespace = v.namespace AND i.key = v.key \
@@ -60,42 +61,40 @@ pub(super) fn nearest_items(db: &Connection, search: &Nearest) -> Result<Found> 
     for range in &search.ranges {
         let (from, to) = (bound(&range.from), bound(&range.to));
         let model = &*search.model;
-        let mut rows = statement.query(params![
-            &*range.owner,
-            from,
-            to,
-            now,
-            model,
-            ranking.filters()
-        ])?;
+        let mut rows = statement.query(params![&*range.owner, from, to, now, model])?;
         while let Some(row) = rows.next()? {
-            let corrupt = |error: &dyn std::fmt::Display| Error::Corrupt(error.to_string());
-            let stored = if ranking.filters() {
-                row.get_ref(4)?.as_blob().map_err(|error| corrupt(&error))?
-            } else {
-                &[]
-            };
-            if !ranking.may_read(stored.len()) {
-                return Ok(Found::TooMuchToRead);
-            }
-            let tag = if ranking.filters() {
-                row.get_ref(3)?.as_str().map_err(|error| corrupt(&error))?
-            } else {
-                ""
-            };
-            let weight = codec::weight(tag, stored.len());
-            if !ranking.reserve(usize::try_from(weight).unwrap_or(usize::MAX)) {
-                return Ok(Found::NoMemory);
-            }
             let name = Name {
                 namespace: namespace_of(row)?,
                 key: row.get(1)?,
                 owner: range.owner.clone(),
             };
+            // Its value counts once, however many vectors it has.
+            let is_compared = ranking.filters() && !ranking.is_at(&name);
+            let mut item = None;
+            if is_compared {
+                let (owner, namespace, key) = (&name.owner, &name.namespace, &name.key);
+                let weight = item_weight(db, owner, namespace, key)?.unwrap_or(0);
+                if !ranking.reserve(usize::try_from(weight).unwrap_or(usize::MAX)) {
+                    return Ok(Found::NoMemory);
+                }
+                item = encoded_item(db, owner, namespace, key)?;
+            }
+            if !ranking.may_read(item.as_ref().map_or(0, |item| item.value.bytes.len())) {
+                return Ok(Found::TooMuchToRead);
+            }
+            if is_compared && item.is_none() {
+                // It has just expired.
+                continue;
+            }
+            let corrupt = |error: &dyn std::fmt::Display| Error::Corrupt(error.to_string());
             let vector = row.get_ref(2)?.as_blob_or_null();
             let vector = vector.map_err(|error| corrupt(&error))?;
-            ranking.offer(name, vector, || -> Result<Value> {
-                codec::decode(tag, stored).map_err(|error| corrupt(&error))
+            ranking.offer(name, vector, || match &item {
+                Some(item) => {
+                    let Encoded { tag, bytes } = &item.value;
+                    codec::decode(tag, bytes).map_err(|error| corrupt(&error))
+                }
+                None => Ok(Value::Null),
             })?;
         }
     }

@@ -8,9 +8,11 @@ use uuid::Uuid;
 
 use super::{
     End, TRY_LATER,
-    missed::{Missed, is_missed},
+    missed::{BUFFERED, Found, Missed},
+    subscribed::Subscribed,
 };
 use crate::{
+    budget::Reservation,
     http::{
         protocol::{
             commands::carry_out,
@@ -19,9 +21,9 @@ use crate::{
             subscription::Subscription,
         },
         server::{
-            Call,
+            Call, Error,
             request_body::{self, Limits},
-            slots::Slot,
+            slots::AnotherSlot,
         },
     },
     id::ThreadId,
@@ -36,8 +38,21 @@ use crate::{
 /// Most subscriptions of one connection: each event is compared with all of them.
 const SUBSCRIPTIONS: usize = 100;
 
+/// Most of them that count while some have missed events: those that have ended are still compared with these.
+const COMPARED: usize = 2 * SUBSCRIPTIONS;
+
+/// What a message from the client is.
+pub enum Incoming {
+    /// One with this reply.
+    Replied(Message),
+    /// A command to carry out, and the memory that it takes.
+    Command(Command, Reservation),
+}
+
 /// What comes to a connection.
 pub enum Coming {
+    /// The reply to a command.
+    Reply(Message),
     /// An event that a subscription has missed.
     Missed(Event),
     /// What comes for all subscriptions.
@@ -50,10 +65,8 @@ pub struct Session {
     threads: threads::Service,
     starter: Starter,
     limits: Limits,
-    /// That of the request for the connection, which each command takes anew.
-    slot: Arc<Slot>,
-    subscriptions: Vec<(Arc<str>, Subscription)>,
-    /// What is sent first, of those subscriptions that came later.
+    subscriptions: Vec<Subscribed>,
+    /// What is delivered first, of those subscriptions that came later, in their order.
     missed: Vec<Missed>,
     /// The events, once there is a subscription.
     events: Option<ThreadEvents>,
@@ -69,7 +82,6 @@ impl Session {
             threads: call.threads(),
             starter: Starter::new(call, thread),
             limits: call.limits(),
-            slot: call.slot.clone(),
             subscriptions: vec![],
             missed: vec![],
             events: None,
@@ -81,30 +93,43 @@ impl Session {
     /// What comes next; nothing does without a subscription. `None` when the client may not read the
     /// thread any more.
     pub async fn next(&mut self) -> Option<Coming> {
+        while !self.missed.is_empty() {
+            // Commands are replied to before what was missed is delivered.
+            let counting = self.missed.iter().position(Missed::is_counting);
+            let at = counting.unwrap_or(0);
+            if counting.is_some() {
+                let buffered: usize = self.missed.iter().map(Missed::buffered).sum();
+                self.missed[at].may_buffer(BUFFERED.saturating_sub(buffered));
+            }
+            let subscriptions = &self.subscriptions;
+            let missed = &mut self.missed[at];
+            let own = &subscriptions[missed.number];
+            let reader = || {
+                let channels = own.subscription.filter.channels.clone();
+                self.threads.past_events(self.thread, channels)
+            };
+            let found = tokio::select! {
+                biased;
+                () = &mut self.withdrawn => return None,
+                found = missed.next(subscriptions, reader) => found,
+            };
+            match found {
+                Some(Found::Counted(command, count)) => {
+                    let reply = subscribed(own, count);
+                    let reply = message::success(&command, reply, self.delivered);
+                    return Some(Coming::Reply(text_message(&reply)));
+                }
+                Some(Found::Event(event)) => {
+                    self.delivered = self.delivered.max(event.seq);
+                    return Some(Coming::Missed(event));
+                }
+                None => drop(self.missed.remove(at)),
+            }
+            self.forget_ended();
+        }
         let Some(events) = &mut self.events else {
             return std::future::pending().await;
         };
-        while let Some((first, behind)) = self.missed.split_first_mut() {
-            let subscriptions = &self.subscriptions;
-            let id = first.id.clone();
-            let is_missed = |event: &Event| is_missed(&id, subscriptions, behind, event);
-            let subscription = subscriptions.iter().find(|(own, _)| *own == id);
-            let channels = subscription.map(|(_, one)| &one.filter.channels);
-            let reader = || {
-                let channels = channels.cloned().unwrap_or_default();
-                self.threads.protocol_events(self.thread, channels).0
-            };
-            let event = tokio::select! {
-                biased;
-                () = &mut self.withdrawn => return None,
-                event = first.next(reader, is_missed) => event,
-            };
-            if let Some(event) = event {
-                self.delivered = self.delivered.max(event.seq);
-                return Some(Coming::Missed(event));
-            }
-            self.missed.remove(0);
-        }
         tokio::select! {
             biased;
             () = &mut self.withdrawn => None,
@@ -112,12 +137,16 @@ impl Session {
         }
     }
 
+    /// Nothing that was missed is compared with subscriptions that have ended any more.
+    fn forget_ended(&mut self) {
+        if self.missed.is_empty() {
+            self.subscriptions.retain(|one| one.ended.is_none());
+        }
+    }
+
     /// Whether a subscription admits an event, which then counts as delivered.
     pub fn admit(&mut self, event: &Event) -> bool {
-        let mut subscriptions = self.subscriptions.iter();
-        let is_admitted = subscriptions.any(|(_, one)| {
-            (event.seq > one.since || event.is_passing) && one.filter.admits(event)
-        });
+        let is_admitted = self.subscriptions.iter().any(|one| one.admits(event));
         if is_admitted {
             self.delivered = self.delivered.max(event.seq);
         }
@@ -131,8 +160,8 @@ impl Session {
             return;
         };
         let mut ahead = vec![];
-        for (number, (_, one)) in self.subscriptions.iter().enumerate() {
-            if events.is_ahead(one.since).await {
+        for (number, one) in self.subscriptions.iter().enumerate() {
+            if events.is_ahead(one.subscription.since).await {
                 ahead.push(number);
             }
         }
@@ -140,24 +169,25 @@ impl Session {
             return;
         }
         let passed = events.seq();
-        for (number, (_, one)) in self.subscriptions.iter_mut().enumerate() {
-            one.since = if ahead.contains(&number) {
-                0
+        for (number, one) in self.subscriptions.iter_mut().enumerate() {
+            let since = &mut one.subscription.since;
+            if ahead.contains(&number) {
+                (*since, one.begun) = (0, 0);
             } else {
-                one.since.max(passed)
-            };
+                *since = passed.max(*since);
+            }
         }
         events.restart();
         events.knows(passed);
     }
 
-    /// Carries out a command as a request of its own, and returns the reply.
-    pub async fn carry_out(&mut self, text: &[u8]) -> Result<Message, End> {
+    /// Reads a message.
+    pub async fn read(&mut self, text: &[u8]) -> Result<Incoming, End> {
         let parsed = match request_body::received(text, &self.limits) {
             Ok(body) => request_body::parse(body, self.limits.clone()).await,
             Err(error) => Err(error),
         };
-        let (body, _memory) = match parsed {
+        let (body, memory) = match parsed {
             Ok(parsed) => parsed,
             Err(error) if error.status.as_u16() == 413 => {
                 return Err(End::Close(
@@ -171,77 +201,93 @@ impl Session {
                     "There is no memory for the message now",
                 ));
             }
-            Err(_) => return Ok(text_message(&NoCommand::not_json().reply())),
-        };
-        let command = match Command::read(&body) {
-            Ok(command) => command,
-            Err(none) => return Ok(text_message(&none.reply())),
-        };
-        let slot = self.slot.clone();
-        let work = Box::pin(async {
-            match &*command.method {
-                "subscription.subscribe" => self.subscribe(&command.params).await,
-                "subscription.unsubscribe" => self.unsubscribe(&command.params),
-                // Nothing is stored of a connection: the client subscribes, and names what it has.
-                "subscription.reconnect" => Ok(Map::from([("restored", false.into())])),
-                "agent.getTree" => self.tree(),
-                _ => carry_out(&self.starter, &command).await,
+            Err(_) => {
+                let reply = NoCommand::not_json().reply();
+                return Ok(Incoming::Replied(text_message(&reply)));
             }
-        });
-        let carried_out = match slot.take_anew(work).await {
-            Ok(carried_out) => carried_out,
-            Err(error) => Err(Fault::of_http(&error)),
+        };
+        Ok(match Command::read(&body) {
+            Ok(command) => Incoming::Command(command, memory),
+            Err(none) => Incoming::Replied(text_message(&none.reply())),
+        })
+    }
+
+    /// Carries out a command, in a slot if it [takes one](takes_slot), and returns the reply, if it does not come later.
+    pub async fn carry_out(
+        &mut self,
+        command: &Command,
+        slot: Option<Result<AnotherSlot, Error>>,
+    ) -> Option<Message> {
+        let carried_out = match (&*command.method, slot) {
+            (_, Some(Err(error))) => Err(Fault::of_http(&error)),
+            ("subscription.subscribe", _) => match self.subscribe(command).await {
+                Ok(Some(result)) => Ok(result),
+                Ok(None) => return None,
+                Err(fault) => Err(fault),
+            },
+            ("subscription.unsubscribe", _) => self.unsubscribe(&command.params),
+            // Nothing is stored of a connection: the client subscribes, and names what it has.
+            ("subscription.reconnect", _) => Ok(Map::from([("restored", false.into())])),
+            ("agent.getTree", _) => self.tree(),
+            _ => Box::pin(carry_out(&self.starter, command)).await,
         };
         let reply = match carried_out {
             Ok(result) => message::success(&command.id, result, self.delivered),
             Err(fault) => message::failure(&command.id, &fault, Some(self.delivered)),
         };
-        Ok(text_message(&reply))
+        Some(text_message(&reply))
     }
 
-    async fn subscribe(&mut self, params: &Value) -> Result<Map, Fault> {
-        let mut subscription = Subscription::read(params).map_err(Fault::argument)?;
-        if self.subscriptions.len() >= SUBSCRIPTIONS {
+    /// The reply comes later where missed events are to be counted.
+    async fn subscribe(&mut self, command: &Command) -> Result<Option<Map>, Fault> {
+        let mut subscription = Subscription::read(&command.params).map_err(Fault::argument)?;
+        let open = self.subscriptions.iter().filter(|one| one.ended.is_none());
+        if open.count() >= SUBSCRIPTIONS || self.subscriptions.len() >= COMPARED {
             let message = format!("a connection has at most {SUBSCRIPTIONS} subscriptions");
             return Err(Fault::new(Code::InvalidArgument, message));
         }
         let id: Arc<str> = Uuid::new_v4().to_string().into();
         let channels = subscription.filter.channels.clone();
-        let mut replayed = 0;
-        if let Some(events) = &mut self.events {
-            if events.is_ahead(subscription.since).await {
-                subscription.since = 0;
-            }
-            events.knows(subscription.since);
-            // What the other subscriptions have passed over.
-            let passed = events.seq();
-            let others = self.subscriptions.iter();
-            let all = others.fold(channels.clone(), |all, (_, one)| {
-                all.and(&one.filter.channels)
-            });
-            events.want(all);
-            events.repeat_running();
-            self.subscriptions.push((id.clone(), subscription));
-            if passed > 0 {
-                let (threads, subscriptions) = (&self.threads, &self.subscriptions);
-                let reader = || threads.protocol_events(self.thread, channels.clone()).0;
-                let is_missed = |event: &Event| is_missed(&id, subscriptions, &[], event);
-                let missed = Missed::count(id.clone(), passed, reader, is_missed).await;
-                replayed = missed.count;
-                self.missed.push(missed);
-            }
-        } else {
+        let Some(events) = &mut self.events else {
             let (mut events, withdrawn) = self.threads.protocol_events(self.thread, channels);
             self.withdrawn = withdrawn.boxed();
             events.knows(subscription.since);
             self.events = Some(events);
-            self.subscriptions.push((id.clone(), subscription));
+            let own = Subscribed::new(id, subscription, 0);
+            let reply = subscribed(&own, 0);
+            self.subscriptions.push(own);
+            return Ok(Some(reply));
+        };
+        if events.is_ahead(subscription.since).await {
+            subscription.since = 0;
         }
-        let replayed = i64::try_from(replayed).unwrap_or(i64::MAX);
-        Ok(Map::from([
-            ("subscription_id", Value::Str(id)),
-            ("replayed_events", replayed.into()),
-        ]))
+        events.knows(subscription.since);
+        // What the other subscriptions have passed over.
+        let passed = events.seq();
+        let own = Subscribed::new(id, subscription, passed);
+        let reply = (passed == 0).then(|| subscribed(&own, 0));
+        if passed > 0 {
+            let number = self.subscriptions.len();
+            let missed = Missed::new(number, command.id.clone(), passed);
+            self.missed.push(missed);
+        }
+        self.subscriptions.push(own);
+        self.want_all();
+        if let Some(events) = &mut self.events {
+            events.repeat_running();
+        }
+        Ok(reply)
+    }
+
+    /// From now on the events have the channels of all subscriptions.
+    fn want_all(&mut self) {
+        if let Some(events) = &mut self.events {
+            let open = self.subscriptions.iter().filter(|one| one.ended.is_none());
+            let all = open.fold(Channels::default(), |all, one| {
+                all.and(&one.subscription.filter.channels)
+            });
+            events.want(all);
+        }
     }
 
     fn unsubscribe(&mut self, params: &Value) -> Result<Map, Fault> {
@@ -250,21 +296,23 @@ impl Session {
             let message = "subscription.unsubscribe requires a subscription_id.";
             Fault::new(Code::InvalidArgument, message)
         })?;
-        let before = self.subscriptions.len();
-        self.subscriptions.retain(|(own, _)| **own != *id);
-        self.missed.retain(|missed| *missed.id != *id);
-        if self.subscriptions.len() == before {
+        let open = |one: &Subscribed| *one.id == *id && one.ended.is_none();
+        let Some(number) = self.subscriptions.iter().position(open) else {
             let shown: String = id.chars().take(80).collect();
             let message = format!("Unknown subscription: {shown}");
             return Err(Fault::new(Code::NoSuchSubscription, message));
+        };
+        let mut ended = u64::MAX;
+        let missed = self.missed.iter().position(|one| one.number == number);
+        if let Some(missed) = missed {
+            ended = self.missed.remove(missed).delivered;
+            for later in &mut self.missed[missed..] {
+                later.begin_anew();
+            }
         }
-        if let Some(events) = &mut self.events {
-            let all = self.subscriptions.iter();
-            let all = all.fold(Channels::default(), |all, (_, one)| {
-                all.and(&one.filter.channels)
-            });
-            events.want(all);
-        }
+        self.subscriptions[number].ended = Some(ended);
+        self.forget_ended();
+        self.want_all();
         Ok(Map::new())
     }
 
@@ -278,6 +326,20 @@ impl Session {
             }
         }
     }
+}
+
+/// Whether a command is worked on as a request is. What is about subscriptions is a part of streaming them.
+pub fn takes_slot(command: &Command) -> bool {
+    matches!(&*command.method, "run.start" | "input.respond")
+}
+
+/// The result of a command that has subscribed.
+fn subscribed(own: &Subscribed, missed: u64) -> Map {
+    let missed = i64::try_from(missed).unwrap_or(i64::MAX);
+    Map::from([
+        ("subscription_id", Value::Str(own.id.clone())),
+        ("replayed_events", missed.into()),
+    ])
 }
 
 fn text_message(reply: &Value) -> Message {
