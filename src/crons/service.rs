@@ -214,8 +214,8 @@ impl Service {
         found.ok_or(Error::NoCron(id))
     }
 
-    /// Changes a cron, if `check` accepts what its runs would then request, told whether their input is a new one; returns it in the form
-    /// clients see.
+    /// Changes a cron, if `check` accepts what its runs would then request, told whether their input is a new
+    /// one; returns it in the form clients see.
     ///
     /// # Errors
     /// No such cron, its schedule makes no sense, it is too large, `check` refuses it, or the storage

@@ -58,6 +58,26 @@ impl Kind {
     }
 }
 
+/// Whether the result of a tool is content: a list of texts, images and files with their bytes or where these are. By
+/// LangGraph's rule the types alone say so; data has such types too, and would reach no model.
+pub(super) fn is_content(value: &Value) -> bool {
+    let is_block = |item: &Value| {
+        let kind = item.get("type").and_then(Value::as_str);
+        let is_of_tools = matches!(
+            kind,
+            Some("text" | "image" | "image_url" | "document" | "file")
+        );
+        is_of_tools
+            && match part(item) {
+                Ok(Part::Text(_)) => true,
+                Ok(Part::Media(media)) => !matches!(media.source, Source::Id(_)),
+                _ => false,
+            }
+    };
+    let items = value.as_list().unwrap_or_default();
+    !items.is_empty() && items.iter().all(is_block)
+}
+
 /// The parts of a content, which is a text or a list. Parts are read in LangChain's standard form and in the forms of
 /// OpenAI and Anthropic, which clients send too.
 ///

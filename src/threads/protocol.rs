@@ -221,6 +221,11 @@ impl ThreadEvents {
         }
     }
 
+    /// Takes the events that are converted and were not returned yet, so that [`seq`](Self::seq) is that of the last one.
+    pub fn converted(&mut self) -> Vec<Event> {
+        self.out.events.drain(..).collect()
+    }
+
     /// The number of the last event, those of other channels included.
     pub fn seq(&self) -> u64 {
         self.out.seq

@@ -226,16 +226,17 @@ async fn talk(
     let mut heard = Instant::now();
     let mut waiting: Option<Waiting> = None;
     loop {
-        let out: Vec<Message> = tokio::select! {
+        let out = tokio::select! {
             biased;
             () = cut.cancelled() => {
                 return End::Close(CloseCode::Restart, "The server is restarting");
             }
             slot = Waiting::slot(&mut waiting) => {
-                let Some(Waiting { command, .. }) = waiting.take() else {
+                heard = Instant::now();
+                let Some(begun) = waiting.take() else {
                     continue;
                 };
-                session.carry_out(&command, Some(slot)).await.into_iter().collect()
+                session.carry_out(&begun.command, Some(slot)).await
             }
             // One command after the other, while events go on.
             read = socket.next(), if waiting.is_none() => {
@@ -256,7 +257,7 @@ async fn talk(
                                     });
                                     continue;
                                 }
-                                session.carry_out(&command, None).await.into_iter().collect()
+                                session.carry_out(&command, None).await
                             }
                             Err(end) => return end,
                         }
@@ -285,7 +286,8 @@ async fn talk(
                 }
             }
             _ = pings.tick() => {
-                if heard.elapsed() > limits.silence {
+                // Nothing is read while a command waits.
+                if waiting.is_none() && heard.elapsed() > limits.silence {
                     return End::Gone;
                 }
                 vec![Message::Ping(Bytes::new())]

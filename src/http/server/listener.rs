@@ -4,7 +4,10 @@ use std::{
     io,
     net::SocketAddr,
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -96,18 +99,19 @@ impl Server {
         let shared = self.dispatcher.shared().clone();
         let slots = Arc::new(Semaphore::new(shared.options.max_connections));
         let connections = TaskTracker::new();
+        let is_full = Arc::<AtomicBool>::default();
         let mut pause = PAUSE_MIN;
         loop {
             let accepted = tokio::select! {
                 biased;
                 () = shared.cut.cancelled() => break,
-                accepted = accept(&listener, &slots) => accepted,
+                accepted = accept(&listener, &slots, &is_full) => accepted,
             };
             match accepted {
                 Ok((stream, peer, slot)) => {
                     pause = PAUSE_MIN;
-                    let slots = slots.clone();
-                    connections.spawn(self.serve_connection(stream, peer, slot, slots));
+                    let is_full = is_full.clone();
+                    connections.spawn(self.serve_connection(stream, peer, slot, is_full));
                 }
                 Err(error) if is_of_the_peer(&error) => {}
                 Err(error) => {
@@ -136,7 +140,7 @@ impl Server {
         stream: TcpStream,
         peer: SocketAddr,
         slot: OwnedSemaphorePermit,
-        slots: Arc<Semaphore>,
+        is_full: Arc<AtomicBool>,
     ) -> impl Future<Output = ()> + Send + use<> {
         let peer = client_at(peer.ip());
         let (http1, http2) = (self.http1.clone(), self.http2.clone());
@@ -150,7 +154,7 @@ impl Server {
                 shared.drain.clone()
             },
             abort: self.abort.clone(),
-            slots,
+            is_full,
         };
         async move {
             // The socket is closed before others get its slot.
@@ -207,8 +211,8 @@ struct End {
     leave: CancellationToken,
     /// At once.
     abort: CancellationToken,
-    /// Those of all connections: while none is free, idle ones make room.
-    slots: Arc<Semaphore>,
+    /// All connections are taken: idle ones make room.
+    is_full: Arc<AtomicBool>,
 }
 
 impl End {
@@ -222,7 +226,7 @@ impl End {
     ) {
         let (mut leaving, mut idle) = (false, false);
         loop {
-            let is_full = self.slots.available_permits() == 0;
+            let is_full = self.is_full.load(Ordering::Relaxed);
             let next = match activity.due(options, is_full) {
                 Due::Wait(time) => time,
                 Due::HangUp => return,
@@ -281,9 +285,16 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 async fn accept(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
+    is_full: &AtomicBool,
 ) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    let slot = slots.clone().acquire_owned().await;
-    let slot = slot.map_err(io::Error::other)?;
+    let slot = if let Ok(slot) = slots.clone().try_acquire_owned() {
+        slot
+    } else {
+        is_full.store(true, Ordering::Relaxed);
+        let slot = slots.clone().acquire_owned().await;
+        is_full.store(false, Ordering::Relaxed);
+        slot.map_err(io::Error::other)?
+    };
     let (stream, peer) = listener.accept().await?;
     Ok((stream, peer, slot))
 }

@@ -1,6 +1,7 @@
 //! What a call at an MCP server gave, as the result of a tool.
 
 use anyhow::bail;
+use base64::{Engine, engine::general_purpose::STANDARD};
 use rmcp::model::{CallToolResponse, ContentBlock, ResourceContents};
 
 use crate::{value, value::Value};
@@ -19,8 +20,7 @@ pub(super) fn value(response: CallToolResponse) -> anyhow::Result<Value> {
         _ => bail!("the tool answers with a task of its own, which cannot be followed here"),
     };
     let failed = result.is_error == Some(true);
-    let has_images = result.content.iter().any(is_image);
-    if has_images && !failed {
+    if !failed && result.content.iter().any(|block| image_of(block).is_some()) {
         let parts = result.content.into_iter().map(part).collect();
         return Ok(Value::list(parts));
     }
@@ -37,19 +37,20 @@ pub(super) fn value(response: CallToolResponse) -> anyhow::Result<Value> {
     }
 }
 
-fn is_image(block: &ContentBlock) -> bool {
-    matches!(block, ContentBlock::Image(_))
+/// An image that models take: of another kind, or with bytes that cannot be read, it would fail every later call.
+fn image_of(block: &ContentBlock) -> Option<Value> {
+    const KINDS: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+    let ContentBlock::Image(image) = block else {
+        return None;
+    };
+    let (kind, bytes) = (&*image.mime_type, &*image.data);
+    let is_image = KINDS.contains(&kind) && STANDARD.decode(bytes).is_ok();
+    is_image.then(|| value!({"type": "image", "base64": bytes, "mime_type": kind}))
 }
 
+/// Texts end with their line, for models that read texts alone.
 fn part(block: ContentBlock) -> Value {
-    match block {
-        ContentBlock::Image(image) => value!({
-            "type": "image",
-            "base64": (image.data.as_str()),
-            "mime_type": (image.mime_type.as_str()),
-        }),
-        other => value!({"type": "text", "text": (text(other))}),
-    }
+    image_of(&block).unwrap_or_else(|| value!({"type": "text", "text": (text(block) + "\n")}))
 }
 
 fn text(block: ContentBlock) -> String {

@@ -99,9 +99,15 @@ fn results_are_read_as_text_and_images() {
     let content = json!([text("one"), image, blob]);
     let shown = value(json!({"content": content})).unwrap();
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
-    let left_out = "[f:2 of an unknown type, 6 bytes left out]";
+    let left_out = "[f:2 of an unknown type, 6 bytes left out]\n";
     let image_part = json!({"type": "image", "base64": "AAAA", "mime_type": "image/png"});
-    assert_eq!(shown, json!([text("one"), image_part, text(left_out)]));
+    assert_eq!(shown, json!([text("one\n"), image_part, text(left_out)]));
+    let vector = json!({"type": "image", "mimeType": "image/svg+xml", "data": "AAAA"});
+    let broken = json!({"type": "image", "mimeType": "image/png", "data": "A:AA"});
+    assert_eq!(
+        value(json!({"content": [vector, broken]})).unwrap(),
+        r#""[image image/svg+xml, 3 bytes left out]\n[image image/png, 3 bytes left out]""#
+    );
     let failed = json!({"content": [text("no"), image], "isError": true});
     assert_eq!(
         value(failed).unwrap_err(),

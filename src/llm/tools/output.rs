@@ -103,28 +103,17 @@ impl ToolOutput {
     }
 }
 
-/// Whether a value is content of a message, by LangGraph's rule: a list of maps with the types of such content. Data that
-/// only looks like it, because it has nothing to show, is none.
+/// Whether a value is content of a message, and not data that only looks like it. Without clients of models there is
+/// nobody who reads any.
 fn is_content(value: &Value) -> bool {
-    const SOURCES: [&str; 8] = [
-        "base64",
-        "url",
-        "data",
-        "file_id",
-        "id",
-        "source",
-        "image_url",
-        "file",
-    ];
-    let is_block = |item: &Value| match item.get("type").and_then(Value::as_str) {
-        Some("text") => item.get("text").and_then(Value::as_str).is_some(),
-        Some("image" | "image_url" | "document" | "file") => {
-            SOURCES.iter().any(|key| item.get(key).is_some())
-        }
-        _ => false,
+    #[cfg(feature = "openai")]
+    let is_content = crate::llm::parts::is_content(value);
+    #[cfg(not(feature = "openai"))]
+    let is_content = {
+        let _ = value;
+        false
     };
-    let items = value.as_list().unwrap_or_default();
-    !items.is_empty() && items.iter().all(is_block)
+    is_content
 }
 
 /// Anything that a tool may return: a value, or a [`ToolOutput`].

@@ -160,6 +160,10 @@ fn images_and_texts_are_content_and_data_that_only_looks_like_it_is_json() {
         value!(["one", "two"]),
         value!([{"type": "text"}]),
         value!([{"type": "file", "size": 3}]),
+        value!([{"type": "file", "id": 5}]),
+        value!([{"type": "file", "url": null}]),
+        value!([{"type": "document", "id": "D-7", "title": "Tides"}]),
+        value!([{"type": "image", "data": "some text"}]),
         value!([{"type": "text", "text": "a"}, {"type": "folder"}]),
     ] {
         assert_eq!(content(data.clone()), Value::str(data.to_json()));

@@ -70,13 +70,17 @@ pub(super) fn nearest_items(db: &Connection, search: &Nearest) -> Result<Found> 
             };
             // Its value counts once, however many vectors it has.
             let is_compared = ranking.filters() && !ranking.is_at(&name);
+            let (owner, namespace, key) = (&name.owner, &name.namespace, &name.key);
+            let mut weight = None;
+            if is_compared {
+                weight = item_weight(db, owner, namespace, key)?;
+            }
+            let weight = usize::try_from(weight.unwrap_or(0)).unwrap_or(usize::MAX);
+            if !ranking.reserve(weight) {
+                return Ok(Found::NoMemory);
+            }
             let mut item = None;
             if is_compared {
-                let (owner, namespace, key) = (&name.owner, &name.namespace, &name.key);
-                let weight = item_weight(db, owner, namespace, key)?.unwrap_or(0);
-                if !ranking.reserve(usize::try_from(weight).unwrap_or(usize::MAX)) {
-                    return Ok(Found::NoMemory);
-                }
                 item = encoded_item(db, owner, namespace, key)?;
             }
             if !ranking.may_read(item.as_ref().map_or(0, |item| item.value.bytes.len())) {

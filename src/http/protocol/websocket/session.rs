@@ -10,6 +10,7 @@ use super::{
     End, TRY_LATER,
     missed::{BUFFERED, Found, Missed},
     subscribed::Subscribed,
+    text_of,
 };
 use crate::{
     budget::Reservation,
@@ -170,11 +171,10 @@ impl Session {
         }
         let passed = events.seq();
         for (number, one) in self.subscriptions.iter_mut().enumerate() {
-            let since = &mut one.subscription.since;
             if ahead.contains(&number) {
-                (*since, one.begun) = (0, 0);
+                (one.subscription.since, one.begun) = (0, 0);
             } else {
-                *since = passed.max(*since);
+                one.begun = passed.max(one.begun);
             }
         }
         events.restart();
@@ -212,17 +212,28 @@ impl Session {
         })
     }
 
-    /// Carries out a command, in a slot if it [takes one](takes_slot), and returns the reply, if it does not come later.
+    /// Carries out a command, in a slot if it [takes one](takes_slot). Returns what is to be sent: events that came before,
+    /// and the reply, if that does not come later.
     pub async fn carry_out(
         &mut self,
         command: &Command,
         slot: Option<Result<AnotherSlot, Error>>,
-    ) -> Option<Message> {
+    ) -> Vec<Message> {
+        let mut out = vec![];
+        if command.method.starts_with("subscription.") {
+            // What has come so far is for those that are there, whatever is added or ends now.
+            let events = self.events.as_mut().map(ThreadEvents::converted);
+            for event in events.unwrap_or_default() {
+                if self.admit(&event) {
+                    out.push(text_of(&event));
+                }
+            }
+        }
         let carried_out = match (&*command.method, slot) {
             (_, Some(Err(error))) => Err(Fault::of_http(&error)),
             ("subscription.subscribe", _) => match self.subscribe(command).await {
                 Ok(Some(result)) => Ok(result),
-                Ok(None) => return None,
+                Ok(None) => return out,
                 Err(fault) => Err(fault),
             },
             ("subscription.unsubscribe", _) => self.unsubscribe(&command.params),
@@ -235,7 +246,8 @@ impl Session {
             Ok(result) => message::success(&command.id, result, self.delivered),
             Err(fault) => message::failure(&command.id, &fault, Some(self.delivered)),
         };
-        Some(text_message(&reply))
+        out.push(text_message(&reply));
+        out
     }
 
     /// The reply comes later where missed events are to be counted.
@@ -243,7 +255,10 @@ impl Session {
         let mut subscription = Subscription::read(&command.params).map_err(Fault::argument)?;
         let open = self.subscriptions.iter().filter(|one| one.ended.is_none());
         if open.count() >= SUBSCRIPTIONS || self.subscriptions.len() >= COMPARED {
-            let message = format!("a connection has at most {SUBSCRIPTIONS} subscriptions");
+            let message = format!(
+                "a connection has at most {SUBSCRIPTIONS} subscriptions, and twice as many with those that \
+                 ended while events of the past are sent"
+            );
             return Err(Fault::new(Code::InvalidArgument, message));
         }
         let id: Arc<str> = Uuid::new_v4().to_string().into();
@@ -264,9 +279,10 @@ impl Session {
         events.knows(subscription.since);
         // What the other subscriptions have passed over.
         let passed = events.seq();
+        let has_missed = passed > subscription.since;
         let own = Subscribed::new(id, subscription, passed);
-        let reply = (passed == 0).then(|| subscribed(&own, 0));
-        if passed > 0 {
+        let reply = (!has_missed).then(|| subscribed(&own, 0));
+        if has_missed {
             let number = self.subscriptions.len();
             let missed = Missed::new(number, command.id.clone(), passed);
             self.missed.push(missed);
@@ -302,6 +318,7 @@ impl Session {
             let message = format!("Unknown subscription: {shown}");
             return Err(Fault::new(Code::NoSuchSubscription, message));
         };
+        // All that has come was delivered.
         let mut ended = u64::MAX;
         let missed = self.missed.iter().position(|one| one.number == number);
         if let Some(missed) = missed {
