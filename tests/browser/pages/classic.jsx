@@ -25,11 +25,14 @@ function Page() {
     const resume = answers.length > 1 ? Object.fromEntries(answers) : "yes";
     return stream.submit(undefined, { command: { resume } });
   };
+  // Without a checkpoint the hook shows the newest version as soon as the run has ended, whichever it went on from.
+  const checkpoint = stream.branch ? stream.history.at(-1)?.checkpoint : undefined;
+  const send = (text) => stream.submit(inputOf(text), checkpoint && { checkpoint });
   return (
     <Chat
       messages={stream.messages.map((one) => ({ id: one.id, type: one.type, text: one.content }))}
       interrupts={stream.interrupts} values={stream.values} isLoading={stream.isLoading} error={stream.error}
-      actions={actions} send={(text) => stream.submit(inputOf(text))} stop={() => stream.stop()} resume={resume}
+      actions={actions} send={send} stop={() => stream.stop()} resume={resume}
     />
   );
 }
