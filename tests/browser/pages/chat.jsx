@@ -34,6 +34,11 @@ export function Chat({ messages, interrupts, values, isLoading, error, actions, 
   }, [shown]);
   return (
     <main>
+      {/* Above what grows: a button that moves away between press and release is not clicked. */}
+      <input id="text" value={text} onChange={(event) => setText(event.target.value)} />
+      <button id="send" onClick={() => send(text)}>Send</button>
+      <button id="stop" onClick={stop}>Stop</button>
+      <button id="resume" onClick={() => resume(interrupts)}>Resume</button>
       <ol>
         {messages.map((message, index) => (
           <Message key={message.id ?? index} message={message} actions={actions(message, index)} text={text} />
@@ -43,10 +48,6 @@ export function Chat({ messages, interrupts, values, isLoading, error, actions, 
       <pre id="values">{JSON.stringify(values)}</pre>
       <p id="state">{isLoading ? "busy" : "idle"}</p>
       <p id="error">{error ? String(error.message ?? error) : ""}</p>
-      <input id="text" value={text} onChange={(event) => setText(event.target.value)} />
-      <button id="send" onClick={() => send(text)}>Send</button>
-      <button id="stop" onClick={stop}>Stop</button>
-      <button id="resume" onClick={() => resume(interrupts)}>Resume</button>
     </main>
   );
 }
