@@ -70,13 +70,14 @@ fn supersteps_do_not_copy_the_whole_state(place: &Place) {
     } else {
         ENTRY_ON_SQLITE
     };
-    // What copies the state does so every time. Other allocations come with the time that a busy machine takes.
-    let mut all: Vec<f64> = vec![];
-    while all.len() < 5 && all.iter().all(|each| *each > most) {
-        all.push(each());
+    let mut all = vec![each()];
+    // A busy machine allocates more in the time that it takes. What copies the state does so in most of five measurements.
+    if all[0] > most {
+        all.extend([(); 4].map(|()| each()));
+        all.sort_by(f64::total_cmp);
     }
     println!("{all:.2?} allocations an entry");
-    assert!(all.iter().any(|each| *each <= most), "{all:.2?} an entry");
+    assert!(all[all.len() / 2] <= most, "{all:.2?} an entry");
 }
 
 /// The allocations of a server that executes so many runs with so many entries in their states, each on a thread of its own.

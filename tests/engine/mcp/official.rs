@@ -34,6 +34,9 @@ async fn a_model_calls_the_tools_of_a_program() {
     let picture: Json = serde_json::from_str(&picture).unwrap();
     let kinds = [&picture[0]["type"], &picture[0]["mime_type"]];
     assert_eq!(kinds, [&json!("image"), &json!("image/png")], "{picture}");
+    // Six bytes in Base64, and nothing beside them.
+    let bytes = picture[0]["base64"].as_str().unwrap();
+    assert_eq!((bytes.len(), picture.as_array().unwrap().len()), (8, 1));
     let environment = called(&tools, "environment", json!({})).await;
     assert_eq!(environment.split(' ').skip(1).collect::<Vec<_>>(), ["ONE"]);
 
