@@ -113,11 +113,14 @@ const SLOWDOWN: f64 = 1.05;
 /// How much more processor time its server may take for it: by chance the two differ by an eighth, either way.
 const MORE_WORK: f64 = 1.25;
 
+/// Tries on each server at most: few are enough almost always, and these take a quarter of a minute.
+const TRIES: usize = 60;
+
 /// How much longer than on the other server a run takes on the first one, and how much more processor time for all of its
-/// tries. The two take turns, so that what else the machine does slows down both. By chance single tries differ by a
-/// quarter, and nothing makes one faster than it can be: so the least times of both are compared, after more tries where
-/// those that there are do not say enough. What every run has to pay for the clients is also looked for in the processor
-/// time of all tries.
+/// tries. The two take turns, and turns to be the first, so that what else the machine does slows down both. By chance
+/// single tries differ by a half, and nothing makes one faster than it can be: so the least times of both are compared,
+/// after more tries where those that there are do not say enough. What every run has to pay for the clients is also
+/// looked for in the processor time of all tries.
 fn slowdown(servers: [&Server; 2]) -> (f64, f64) {
     let body = supersteps(if rounds() < 10 { 400 } else { 3000 });
     let timed = |server: &Server| {
@@ -130,9 +133,10 @@ fn slowdown(servers: [&Server; 2]) -> (f64, f64) {
     let before = servers.map(Server::ticks);
     let mut least = [f64::INFINITY; 2];
     let mut tries = 0;
-    while tries < 3 || tries < 12 && least[0] > SLOWDOWN * least[1] {
-        for (least, server) in least.iter_mut().zip(servers) {
-            *least = least.min(timed(server));
+    while tries < 3 || tries < TRIES && least[0] > SLOWDOWN * least[1] {
+        for turn in [tries, tries + 1] {
+            let at = turn % 2;
+            least[at] = least[at].min(timed(servers[at]));
         }
         tries += 1;
     }
