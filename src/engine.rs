@@ -43,6 +43,7 @@ pub use input::{ClientCommand, Input};
 pub use long_term_memory::Items;
 pub use message_index::{ChangeSource, MessageChange, MessageIndex};
 pub use persist::{
+    ahead_memory::AheadMemory,
     lead::{ClosedLead, Lead},
     pipeline::RunAhead,
     writer::Durability,

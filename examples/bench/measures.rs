@@ -246,15 +246,15 @@ pub async fn chats(book: &mut Book, plan: Plan, storage: &Storage) {
         before = whole;
     }
     for (turns, is_last) in [(plan.turns / 2, false), (plan.turns, true)] {
-        chat.continue_to(turns).await;
+        let short = chat.continue_beside_short_ones(turns).await;
         let messages = 2 * turns;
-        let first = middle_of(&chat.turns[5..25]);
-        let last = middle_of(&chat.turns[turns - 20..]);
+        let first = middle_of(&short);
+        let last = middle_of(&chat.turns[turns - short.len()..]);
         ratio(
             format!("a turn at {messages} messages, of one at 20"),
             last / first,
             1.2,
-            format!("{first:.2} ms at 20 messages, {last:.2} ms at {messages}"),
+            format!("{first:.2} ms at 20 messages, {last:.2} ms at {messages}, in turn"),
         );
         let whole = sizes::of(storage).await.whole as f64;
         if is_last {

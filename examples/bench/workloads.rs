@@ -151,22 +151,59 @@ impl Chat {
         }
     }
 
-    /// Goes on until it has so many turns of 400 characters.
+    /// One turn of 400 characters, the one with this number on its thread; returns its time in milliseconds.
+    async fn turn(client: &mut Client, thread: &str, number: usize) -> f64 {
+        let path = format!("/threads/{thread}/runs/stream");
+        let question = format!("{:0200}", 1_000_000 + number);
+        let body = json!({
+            "assistant_id": "chat", "stream_mode": "updates",
+            "input": {"messages": [{"type": "human", "content": question}]},
+        });
+        let begin = Instant::now();
+        let events = client
+            .count_events(&path, &body.to_string(), "updates")
+            .await;
+        assert_eq!(events, 1, "a turn has one update");
+        begin.elapsed().as_secs_f64() * 1000.0
+    }
+
+    async fn go_on(&mut self) {
+        let time = Self::turn(&mut self.client, &self.thread, self.turns.len()).await;
+        self.turns.push(time);
+    }
+
+    /// Goes on until it has so many turns, the last twenty of which take turns with those of new conversations at some
+    /// twenty messages: a machine that is slower at one time than at another slows down both. Returns the times of the
+    /// short ones.
+    pub async fn continue_beside_short_ones(&mut self, turns: usize) -> Vec<f64> {
+        const ROUNDS: usize = 4;
+        const EACH: usize = 5;
+        const BEFORE: usize = 8;
+        self.continue_to(turns - ROUNDS * EACH).await;
+        let mut short = vec![];
+        for _ in 0..ROUNDS {
+            let thread = self.client.thread().await;
+            for number in 0..BEFORE {
+                Self::turn(&mut self.client, &thread, number).await;
+            }
+            for number in BEFORE..BEFORE + EACH {
+                if number % 2 == 0 {
+                    self.go_on().await;
+                }
+                short.push(Self::turn(&mut self.client, &thread, number).await);
+                if number % 2 == 1 {
+                    self.go_on().await;
+                }
+            }
+        }
+        self.continue_to(turns).await;
+        short
+    }
+
+    /// Goes on until it has so many turns.
     pub async fn continue_to(&mut self, turns: usize) {
-        let path = format!("/threads/{}/runs/stream", self.thread);
         while self.turns.len() < turns {
-            let question = format!("{:0200}", 1_000_000 + self.turns.len());
-            let body = json!({
-                "assistant_id": "chat", "stream_mode": "updates",
-                "input": {"messages": [{"type": "human", "content": question}]},
-            });
-            let begin = Instant::now();
-            let events = self
-                .client
-                .count_events(&path, &body.to_string(), "updates")
-                .await;
-            self.turns.push(begin.elapsed().as_secs_f64() * 1000.0);
-            assert_eq!(events, 1, "a turn has one update");
+            self.go_on().await;
         }
         let state = self
             .client

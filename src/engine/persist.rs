@@ -16,6 +16,7 @@ use crate::{
 use queue::QueuedWrites;
 use writer::RunWriter;
 
+pub mod ahead_memory;
 pub mod at_exit;
 pub mod lead;
 pub mod pipeline;

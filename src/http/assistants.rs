@@ -18,7 +18,7 @@ use crate::{
         store::VersionQuery,
     },
     id::AssistantId,
-    runs::{self, Listing},
+    runs::{self, Listing, request::identity},
     tree::IfExists,
     value::{Map, Value},
 };
@@ -203,8 +203,9 @@ fn filter(call: &Call, fields: &Fields<'_>) -> Result<Filter, Error> {
 fn change(call: &Call, fields: &Fields<'_>) -> Result<Change, Error> {
     let limits = call.shared.options.metadata;
     let text = |name| Ok::<_, Error>(fields.text(name)?.map(|text| text.to_string()));
-    let config = config(fields, limits)?;
-    let context = fields.map("context")?.cloned();
+    let mut config = config(fields, limits)?;
+    identity::remove_servers(&mut config);
+    let context = fields.map("context")?.map(identity::without_servers);
     config_or_context(&config, context.as_ref().unwrap_or(&Map::new()))?;
     Ok(Change {
         graph: fields.text("graph_id")?.cloned(),

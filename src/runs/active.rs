@@ -2,7 +2,10 @@
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -43,9 +46,17 @@ pub struct RunHandle {
     pub is_foreign: bool,
     /// How many slots it takes while it is executed: several when its request takes much memory.
     pub slots: usize,
+    /// Its end is in the metrics.
+    is_counted: Arc<AtomicBool>,
 }
 
 impl RunHandle {
+    /// Whether its end is still to be counted, which it counts as from now on. What ends it from outside and what
+    /// executes it may both have written its final row.
+    pub(super) fn is_uncounted(&self) -> bool {
+        !self.is_counted.swap(true, Ordering::Relaxed)
+    }
+
     /// Stops the run at its next await, for this reason.
     pub(super) fn request_cancel(&self, reason: Value) {
         *self.reason.lock() = Some(reason);
@@ -86,18 +97,19 @@ pub(super) struct PendingRun {
 }
 
 impl PendingRun {
-    pub fn new(publisher: Arc<Publisher>, principal: Option<Arc<str>>) -> Self {
+    pub fn new(publisher: Arc<Publisher>, principal: Option<Arc<str>>, lead: Lead) -> Self {
         let (result, receiver) = watch::channel(None);
         Self {
             handle: RunHandle {
                 publisher,
                 result: receiver,
                 cancel: CancellationToken::new(),
-                lead: Lead::default(),
+                lead,
                 reason: Arc::default(),
                 principal,
                 is_foreign: false,
                 slots: 1,
+                is_counted: Arc::default(),
             },
             result,
             since: None,

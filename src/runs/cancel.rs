@@ -159,12 +159,14 @@ impl Service {
         };
         let runs = &self.shared.parts.runs;
         let row = runs.run_without_request(thread, run).await?;
+        let handle = self.inner.active.lock().running().get(&run).cloned();
+        let handle = handle.filter(|handle| handle.publisher.thread() == thread);
+        let executed = handle.clone();
+        let has_written;
         let ended = match action {
             CancelAction::Interrupt => {
                 let error = Undo::reason("UserInterrupt", reason);
                 // What the run has streamed by now is stored first; a fence would cut it off.
-                let handle = self.inner.active.lock().running().get(&run).cloned();
-                let handle = handle.filter(|handle| handle.publisher.thread() == thread);
                 let is_executed = row
                     .as_ref()
                     .is_some_and(|row| row.status == Status::Running);
@@ -204,6 +206,7 @@ impl Service {
                 let ended = tx.end_run(thread, run, error).await?;
                 delete_temporary(&mut *tx, row.as_ref().filter(|_| ended)).await?;
                 tx.commit().await?;
+                has_written = ended;
                 // It may have stopped by itself in this moment.
                 ended
                     || was_open
@@ -220,11 +223,14 @@ impl Service {
                 let ended = tx.remove_run(undo).await?.is_some();
                 delete_temporary(&mut *tx, row.as_ref().filter(|_| ended)).await?;
                 tx.commit().await?;
+                has_written = ended;
                 ended
             }
         };
-        if ended {
+        if has_written && executed.is_none_or(|handle| handle.is_uncounted()) {
             self.inner.metrics.count_end(Status::Interrupted.as_str());
+        }
+        if ended {
             self.cancel(thread, &[run]);
             self.shared.hints.publish(thread);
         }
@@ -375,11 +381,21 @@ impl Service {
         for other in others {
             // Runs of other branches continue.
             let id = other.publisher.run();
-            let ended = match self.find_row(run.thread, id).await {
-                Ok(Some(row)) => row.status.is_final(),
-                Ok(None) => !self.inner.active.lock().is_being_created(id),
-                Err(_) => false,
+            // Who stops by itself or is cancelled has a reason in its row, or another status.
+            let (ended, by_the_new_run) = match self.find_row(run.thread, id).await {
+                Ok(Some(row)) => {
+                    let is_superseded = row.status == Status::Interrupted && row.error.is_none();
+                    (row.status.is_final(), is_superseded)
+                }
+                Ok(None) => {
+                    let is_gone = !self.inner.active.lock().is_being_created(id);
+                    (is_gone, is_gone)
+                }
+                Err(_) => (false, false),
             };
+            if by_the_new_run && other.is_uncounted() {
+                self.inner.metrics.count_end(Status::Interrupted.as_str());
+            }
             if ended {
                 other.cancel.cancel();
                 self.end_pending(id);

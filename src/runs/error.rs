@@ -15,6 +15,9 @@ pub enum Error {
     /// No such thread, or no such assistant, at the creation of a run.
     #[error("Thread or assistant not found.")]
     NoThreadOrAssistant,
+    /// The thread that was to come into being with a run is there, and the client may not know of it.
+    #[error("Thread with ID {0} already exists")]
+    ThreadTaken(ThreadId),
     /// No registered graph has this name.
     #[error("there is no graph `{name}`")]
     UnknownGraph {

@@ -160,7 +160,8 @@ impl Service {
                     ..stream::Options::new(run.id, run.thread, registered.graph.clone())
                 });
                 self.inner.hub.replace(publisher.clone());
-                let mut pending = PendingRun::new(publisher, run.principal.clone());
+                let mut pending =
+                    PendingRun::new(publisher, run.principal.clone(), self.new_lead());
                 pending.handle.is_foreign = true;
                 pending
             }

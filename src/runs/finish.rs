@@ -217,7 +217,9 @@ impl Service {
             FinalRow::Written(_) => {
                 #[cfg(feature = "server")]
                 self.wake_deliveries(run);
-                self.inner.metrics.count_end(status.as_str());
+                if handle.is_uncounted() {
+                    self.inner.metrics.count_end(status.as_str());
+                }
             }
             // Another run took its place, or its thread was deleted: the run did not fail.
             FinalRow::Fenced => {
@@ -233,7 +235,9 @@ impl Service {
                 #[cfg(feature = "server")]
                 self.wake_deliveries(run);
                 let (class, message) = REFUSED;
-                self.inner.metrics.count_end(Status::Error.as_str());
+                if handle.is_uncounted() {
+                    self.inner.metrics.count_end(Status::Error.as_str());
+                }
                 let result = RunResult::failed(class, message);
                 self.show_end(handle, &result, frames).await;
                 return Some(result);

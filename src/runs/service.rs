@@ -51,6 +51,9 @@ pub enum Remains {
     Nothing,
 }
 
+/// What all runs together may be ahead of the storage takes a fourth of the memory for their states, on top of that.
+const AHEAD: usize = 4;
+
 /// Settings of the service.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -136,6 +139,8 @@ pub(super) struct Inner {
     pub active: Mutex<ActiveRuns>,
     /// The memory for the states of those that are executed.
     pub memory: RunMemory,
+    /// The memory for what they have done and is not durable yet.
+    pub ahead: Arc<engine::AheadMemory>,
     /// Results of nodes that declare reuse.
     pub reuse: Arc<Results>,
     /// A run may have become free to start.
@@ -195,6 +200,7 @@ impl Service {
                 .with_log(log),
                 active: Mutex::default(),
                 memory: RunMemory::with_share(options.run_memory, options.share),
+                ahead: Arc::new(engine::AheadMemory::new(options.run_memory / AHEAD)),
                 reuse: Arc::default(),
                 wake: Notify::new(),
                 probe: Probe::default(),
@@ -213,6 +219,11 @@ impl Service {
                 options,
             }),
         }
+    }
+
+    /// The lead of a run that this process may execute.
+    pub(super) fn new_lead(&self) -> engine::Lead {
+        engine::Lead::within(self.inner.ahead.clone())
     }
 
     /// The memory for states of runs that are executed.

@@ -108,6 +108,9 @@ async function comesInPieces(least, look) {
 
 const WORDS = Array.from({ length: 30 }, (_, n) => `word${n}`).join(" ");
 
+/** A new thread's first message, which is replied to for about a second: over a WebSocket the package subscribes twice, and shows nothing of a run whose end comes between the two. */
+const FIRST = WORDS;
+
 async function wordsComeOneByOne() {
   await comesInPieces(10, async () => {
     await open("agent");
@@ -120,18 +123,18 @@ async function wordsComeOneByOne() {
 
 async function earlierMessagesAreEdited() {
   await open("agent");
-  await send("first");
-  await reads("first", "echo: first");
+  await send(FIRST);
+  await reads(FIRST, `echo: ${FIRST}`);
   await send("second");
-  await reads("first", "echo: first", "second", "echo: second");
+  await reads(FIRST, `echo: ${FIRST}`, "second", "echo: second");
   await type("changed");
   await page.locator("li.human .edit").nth(1).click();
-  await reads("first", "echo: first", "changed", "echo: changed");
+  await reads(FIRST, `echo: ${FIRST}`, "changed", "echo: changed");
   // Back to the version before the edit, and on from there.
   await page.locator("li.human").nth(1).locator(".version:enabled").click();
-  await reads("first", "echo: first", "second", "echo: second");
+  await reads(FIRST, `echo: ${FIRST}`, "second", "echo: second");
   await send("third");
-  const all = ["first", "echo: first", "second", "echo: second", "third", "echo: third"];
+  const all = [FIRST, `echo: ${FIRST}`, "second", "echo: second", "third", "echo: third"];
   await reads(...all);
   // And not while it came alone.
   same(await texts(), all);
@@ -139,19 +142,19 @@ async function earlierMessagesAreEdited() {
 
 async function aReplyIsMadeAnew() {
   await open("agent");
-  await send("hello");
-  await reads("hello", "echo: hello");
+  await send(FIRST);
+  await reads(FIRST, `echo: ${FIRST}`);
   const count = async () => (await get(`/threads/${thread()}/runs`)).length;
   const before = (await get(`/threads/${thread()}/state`)).values.messages[1].id;
   await page.locator("li.ai .regenerate").click();
   const deadline = Date.now() + PATIENCE;
   while ((await count()) < 2 && Date.now() < deadline) await page.waitForTimeout(50);
-  await reads("hello", "echo: hello");
+  await reads(FIRST, `echo: ${FIRST}`);
   const runs = await get(`/threads/${thread()}/runs`);
   same(runs.length, 2);
   while ((await get(`/threads/${thread()}`)).status === "busy") await page.waitForTimeout(50);
   const { messages } = (await get(`/threads/${thread()}/state`)).values;
-  same(messages.map((one) => one.content), ["hello", "echo: hello"]);
+  same(messages.map((one) => one.content), [FIRST, `echo: ${FIRST}`]);
   assert.notEqual(messages[1].id, before);
 }
 
@@ -208,14 +211,14 @@ async function aReloadInMidStreamLosesNothing() {
 
 async function aRestartKeepsTheConversation() {
   await open("agent");
-  await send("before");
-  await reads("before", "echo: before");
+  await send(FIRST);
+  await reads(FIRST, `echo: ${FIRST}`);
   console.log("restart");
   await lines.next();
   await page.reload();
-  await reads("before", "echo: before");
+  await reads(FIRST, `echo: ${FIRST}`);
   await send("after");
-  await reads("before", "echo: before", "after", "echo: after");
+  await reads(FIRST, `echo: ${FIRST}`, "after", "echo: after");
 }
 
 async function aServerThatIsKilledInMidRunComesBackWithTheRest() {

@@ -5,10 +5,11 @@ use test_support::client::Client;
 use test_support::on_both_storages;
 use test_support::place::{Place, serve};
 use test_support::server::Setup;
-use test_support::talk::{background, code, ok, slow, until};
+use test_support::talk::{background, code, ok, slow, until, with};
 
 on_both_storages!(
     requests_and_runs_are_counted_by_route_and_status,
+    runs_that_another_one_ends_are_counted_once,
     what_waits_and_what_runs_is_measured,
     metrics_are_for_clients_with_a_key_or_for_administrators_or_for_everybody,
     labels_name_no_thread_no_principal_and_no_path_as_it_was_sent,
@@ -72,6 +73,30 @@ fn requests_and_runs_are_counted_by_route_and_status(place: &Place) {
     assert!(counted.contains(&entry), "{metrics}");
     client.get("/metrics?format=xml").refused(422);
     assert_eq!(client.post("/metrics", &json!({})).status, 405);
+}
+
+fn runs_that_another_one_ends_are_counted_once(place: &Place) {
+    let server = place.start(Setup::example("reference_server"));
+    let client = Client::of(&server);
+    let thread = client.thread();
+    let interrupted = || {
+        let ended = r#"backstitch_runs_ended_total{status="interrupted"}"#;
+        sample(&text(&client), ended).unwrap_or_default()
+    };
+    let mut ended = 0.0;
+    for strategy in ["interrupt", "rollback"] {
+        let mut open = client.open_stream(&thread, &slow(100, 1000));
+        open.event_named("custom");
+        let next = with(slow(1, 1), "multitask_strategy", strategy);
+        client.run(&thread, &next);
+        ended += 1.0;
+        assert_eq!(interrupted(), ended, "{strategy}");
+    }
+    let mut open = client.open_stream(&thread, &slow(100, 1000));
+    open.event_named("custom");
+    let path = format!("/threads/{thread}/runs/{}/cancel?wait=true", open.run());
+    client.send("POST", &path, &[], b"");
+    assert_eq!(interrupted(), ended + 1.0);
 }
 
 fn what_waits_and_what_runs_is_measured(place: &Place) {

@@ -27,7 +27,7 @@ mod stops;
 
 on_both_storages!(
     a_run_of_large_supersteps_is_one_transaction_ahead,
-    a_stream_that_can_be_resumed_shows_nothing_that_a_crash_takes_back,
+    a_stream_that_can_be_resumed_shows_no_event_that_a_crash_takes_back,
     a_breakpoint_is_shown_in_sync_when_its_checkpoint_is_stored,
 );
 
@@ -275,7 +275,7 @@ fn a_branch_that_is_taken_over_in_the_middle_of_a_queue_has_each_superstep_once(
 }
 
 /// Whoever reads such a stream on after a crash has missed nothing: what it was shown is stored.
-fn a_stream_that_can_be_resumed_shows_nothing_that_a_crash_takes_back(place: &Place) {
+fn a_stream_that_can_be_resumed_shows_no_event_that_a_crash_takes_back(place: &Place) {
     let mut server = start(place);
     if place.is_postgres() {
         slow_down(place, 0.1);

@@ -256,8 +256,11 @@ fn a_thread_is_nobody_elses_business(place: &Place) {
     bob.post("/commands/create-thread", &taken).refused(409);
     let mut creating = run.clone();
     creating["if_not_exists"] = json!("create");
-    bob.post(&format!("/threads/{thread}/runs"), &creating)
-        .refused(404);
+    for end in ["", "/stream", "/wait"] {
+        let path = format!("/threads/{thread}/runs{end}");
+        let detail = bob.post(&path, &creating).refused(409);
+        assert_eq!(detail, format!("Thread with ID {thread} already exists"));
+    }
     let fork = json!({"thread_id": thread});
     let own = bob.thread(&json!({}));
     bob.post(&format!("/threads/{own}/fork"), &fork)

@@ -7,7 +7,7 @@ use std::sync::{
 
 use parking_lot::Mutex;
 
-use super::writer::RunWriter;
+use super::{ahead_memory::AheadMemory, writer::RunWriter};
 use crate::checkpoint::Error;
 
 /// The lead of one run. Whoever is about to end the run from outside [closes](Self::close) it first: what is not durable by
@@ -17,6 +17,8 @@ pub struct Lead(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
+    /// The memory for what all runs of the process are ahead.
+    memory: Arc<AheadMemory>,
     /// So many want it to be closed.
     closers: AtomicUsize,
     /// The writer of the present attempt, once there is one.
@@ -24,6 +26,19 @@ struct Inner {
 }
 
 impl Lead {
+    /// One that takes its memory from what is there for all runs.
+    pub fn within(memory: Arc<AheadMemory>) -> Self {
+        Self(Arc::new(Inner {
+            memory,
+            ..Inner::default()
+        }))
+    }
+
+    /// The memory for what all runs of the process are ahead.
+    pub(super) fn memory(&self) -> Arc<AheadMemory> {
+        self.0.memory.clone()
+    }
+
     /// Lets this writer be waited for, in place of that of an earlier attempt.
     pub fn follow(&self, writer: &Arc<RunWriter>) {
         *self.0.writer.lock() = Arc::downgrade(writer);

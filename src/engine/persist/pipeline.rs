@@ -11,6 +11,7 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
+use super::ahead_memory::AheadMemory;
 use crate::{
     checkpoint::{Commit, Error, Flush, Saver},
     fail_point, trace,
@@ -82,6 +83,8 @@ struct Entry {
 pub struct Pipeline {
     saver: Arc<dyn Saver>,
     limits: RunAhead,
+    /// What all runs of the process share. The bytes of the state are in it.
+    memory: Arc<AheadMemory>,
     /// Stops the run when another writer took over.
     fenced: CancellationToken,
     state: Mutex<State>,
@@ -160,10 +163,16 @@ impl State {
 
 impl Pipeline {
     /// An empty one.
-    pub fn new(saver: Arc<dyn Saver>, limits: RunAhead, fenced: CancellationToken) -> Self {
+    pub fn new(
+        saver: Arc<dyn Saver>,
+        limits: RunAhead,
+        memory: Arc<AheadMemory>,
+        fenced: CancellationToken,
+    ) -> Self {
         Self {
             saver,
             limits,
+            memory,
             fenced,
             state: Mutex::default(),
             ended: Notify::new(),
@@ -181,8 +190,10 @@ impl Pipeline {
     /// # Errors
     /// A write has failed.
     pub async fn room(self: &Arc<Self>, bytes: usize) -> Result<(), Error> {
-        self.wait_until(|state| state.has_room(&self.limits, bytes))
-            .await
+        let has_room = |state: &State| {
+            state.count == 0 || state.has_room(&self.limits, bytes) && self.memory.has_room(bytes)
+        };
+        self.wait_until(has_room).await
     }
 
     /// Waits until everything is durable.
@@ -308,7 +319,8 @@ impl Pipeline {
         }
         state.added += 1;
         state.count += 1;
-        state.bytes = state.bytes.saturating_add(bytes);
+        state.bytes += bytes;
+        self.memory.take(bytes);
         state.waiting.push_back(Entry {
             write,
             bytes,
@@ -383,6 +395,7 @@ impl Pipeline {
         state.under_way = None;
         state.count -= count;
         state.bytes -= bytes;
+        self.memory.release(bytes);
         if let Err(error) = result {
             // Nobody waits for what the nodes do from here on.
             if matches!(error, Error::Fenced) {
@@ -393,6 +406,13 @@ impl Pipeline {
         }
         drop(state);
         self.ended.notify_waiters();
+    }
+}
+
+impl Drop for Pipeline {
+    /// What was never written is gone with it.
+    fn drop(&mut self) {
+        self.memory.release(self.state.get_mut().bytes);
     }
 }
 

@@ -69,7 +69,7 @@ impl RunWriter {
         fenced: CancellationToken,
     ) -> Arc<Self> {
         let writer = Arc::new(Self {
-            pipeline: Arc::new(Pipeline::new(saver, ahead, fenced)),
+            pipeline: Arc::new(Pipeline::new(saver, ahead, lead.memory(), fenced)),
             durability,
             lead,
             inner: Mutex::new(Inner {

@@ -169,9 +169,9 @@ async fn begin(
     let new = call.runs().create(Some(thread), run, watch).await;
     let new = new.map_err(|error| match error {
         // It exists, and is somebody else's.
-        runs::Error::NoThreadOrAssistant | runs::Error::NoThread(_) => {
-            Failure::params(format!("Context not found: {thread}"))
-        }
+        runs::Error::NoThreadOrAssistant
+        | runs::Error::NoThread(_)
+        | runs::Error::ThreadTaken(_) => Failure::params(format!("Context not found: {thread}")),
         runs::Error::RunExists(_) | runs::Error::NoInterrupt(_) => Failure::new(
             json_rpc::CONFLICT,
             "Another message resumes the task at this moment: get the task",

@@ -8,7 +8,7 @@ use crate::{
         runs::parse_run,
         server::Error,
     },
-    runs::request::{Requester, Run},
+    runs::request::{Requester, Run, identity},
     time::Timestamp,
     tree::metadata::Limits,
     value::{Map, Value},
@@ -73,6 +73,13 @@ pub(super) fn content(fields: &Fields<'_>, limits: Limits) -> Result<Change, Err
     };
     let mut payload = fields.map_of().clone();
     payload.retain(|name, _| OF_RUNS.contains(&&**name) || OWN.contains(&&**name));
+    if let Some(config) = payload.get_mut("config").and_then(Value::make_map_mut) {
+        identity::remove_servers(config);
+    }
+    if let Some(Value::Map(context)) = payload.get("context") {
+        let context = identity::without_servers(context);
+        payload.insert("context", Value::map(context));
+    }
     Ok(Change {
         schedule: text("schedule")?,
         timezone,

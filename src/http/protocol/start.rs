@@ -80,7 +80,11 @@ impl Starter {
             }
         }
         run.if_not_exists = IfNotExists::Create;
-        Ok(self.create(run).await?)
+        self.create(run).await.map_err(|error| match error {
+            // The client has not said whether the thread is there.
+            runs::Error::ThreadTaken(_) => runs::Error::NoThreadOrAssistant.into(),
+            error => error.into(),
+        })
     }
 
     /// `input.respond`: resumes one interrupt, or several of a list.

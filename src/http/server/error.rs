@@ -242,6 +242,7 @@ impl From<runs::Error> for Error {
             E::NoRun(_) | E::GraphGone { .. } => Self::missing(error.to_string()),
             E::NoInterrupt(_) | E::Changed => Self::conflict(error.to_string()),
             E::NoCheckpoint(id) => Self::no_checkpoint(id),
+            E::ThreadTaken(id) => Self::thread_exists(id),
             E::RunExists(id) => Self::run_exists(id),
             E::Busy => Self::busy(),
             E::QueueFull(_) => {

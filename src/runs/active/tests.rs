@@ -12,7 +12,7 @@ fn pending(run: RunId) -> PendingRun {
         .edge(START, "a")
         .build();
     let options = stream::Options::new(run, ThreadId::mint(), graph.unwrap());
-    PendingRun::new(Publisher::new(options), None)
+    PendingRun::new(Publisher::new(options), None, Lead::default())
 }
 
 #[tokio::test]

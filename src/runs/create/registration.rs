@@ -27,7 +27,7 @@ impl Service {
         principal: Option<Arc<str>>,
     ) -> Result<(Registration, RunHandle), Error> {
         let run = publisher.run();
-        let pending = PendingRun::new(publisher.clone(), principal);
+        let pending = PendingRun::new(publisher.clone(), principal, self.new_lead());
         let handle = pending.handle.clone();
         let mut active = self.inner.active.lock();
         if active.get(run).is_some() || !self.inner.hub.insert(publisher) {

@@ -19,6 +19,17 @@ pub fn without_servers(map: &Map) -> Map {
         .collect()
 }
 
+/// Removes names that only the server fills from a config that a client sent: its own, those of what is configurable and
+/// those of its metadata.
+pub fn remove_servers(config: &mut Map) {
+    config.retain(|key, _| !key.starts_with(SERVERS));
+    for inner in ["configurable", "metadata"] {
+        if let Some(map) = config.get_mut(inner).and_then(Value::make_map_mut) {
+            map.retain(|key, _| !key.starts_with(SERVERS));
+        }
+    }
+}
+
 /// Puts into what nodes see who authenticated for the run.
 pub fn put_account(configurable: &mut Map, user: Option<&Arc<str>>) {
     let permissions = || Value::list(Vec::new());

@@ -12,6 +12,7 @@ on_both_storages!(
     the_user_of_a_thread_counts_before_those_of_assistants,
     runs_of_batches_and_crons_are_for_whom_others_would_be,
     nodes_see_their_graph_on_a_thread_and_in_a_stateless_run,
+    what_the_server_fills_is_dropped_from_assistants_and_crons,
 );
 
 /// What a node of `ctx` sees in `configurable`.
@@ -230,5 +231,47 @@ fn nodes_see_their_graph_on_a_thread_and_in_a_stateless_run(place: &Place) {
     ] {
         let out = ok(client.post(&path, &body), 200)["out"].clone();
         assert_eq!(out["metadata"]["graph_id"], "ctx", "{path}: {out}");
+    }
+}
+
+fn what_the_server_fills_is_dropped_from_assistants_and_crons(place: &Place) {
+    let (_server, client) = serve(place);
+    let forged = json!({"langgraph_auth_user_id": "root", "k": 1});
+    let own = json!({"k": 1});
+    let config = json!({"configurable": forged, "langgraph_auth_user": "root", "metadata": forged});
+    let cleaned = json!({"configurable": own, "metadata": own});
+    let assistant = json!({"graph_id": "ctx", "config": config});
+    let made = ok(client.post("/assistants", &assistant), 200);
+    assert_eq!(made["config"], cleaned);
+    assert_eq!(made["context"], own);
+    let path = format!("/assistants/{}", made["assistant_id"].as_str().unwrap());
+    let changed = ok(
+        client.send(
+            "PATCH",
+            &path,
+            &[],
+            json!({"context": forged}).to_string().as_bytes(),
+        ),
+        200,
+    );
+    assert_eq!(changed["context"], own);
+    for (body, shown) in [
+        (json!({"config": config}), json!({"config": cleaned})),
+        (json!({"context": forged}), json!({"context": own})),
+    ] {
+        let cron = json!({"assistant_id": "ctx", "schedule": "0 3 1 1 *", "input": {"text": "x"}});
+        let cron = ok(
+            client.post("/runs/crons", &test_support::talk::extend(cron, body)),
+            200,
+        );
+        assert!(!cron.to_string().contains("langgraph_auth"), "{cron}");
+        let mut payload = cron["payload"].clone();
+        if let Some(configurable) = payload.pointer_mut("/config/configurable") {
+            let id = configurable.as_object_mut().unwrap().remove("cron_id");
+            assert_eq!(id.as_ref(), Some(&cron["cron_id"]));
+        }
+        for (name, value) in shown.as_object().unwrap() {
+            assert_eq!(payload[name], *value, "{cron}");
+        }
     }
 }

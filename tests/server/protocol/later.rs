@@ -11,6 +11,7 @@ use super::*;
 
 on_both_storages!(
     what_later_subscriptions_have_missed_comes_once_and_in_the_order_in_which_they_came,
+    the_end_of_a_run_comes_after_what_a_subscription_right_behind_the_first_has_missed,
     a_command_is_carried_out_while_what_was_missed_is_sent,
     what_a_subscription_that_ends_was_not_sent_yet_comes_for_those_behind_it,
     what_came_for_a_subscription_that_has_ended_does_not_come_once_more,
@@ -87,6 +88,34 @@ fn what_later_subscriptions_have_missed_comes_once_and_in_the_order_in_which_the
             assert!(event["seq"].as_u64() > last, "{event}");
         }
     });
+}
+
+fn the_end_of_a_run_comes_after_what_a_subscription_right_behind_the_first_has_missed(
+    place: &Place,
+) {
+    let server = place.start(Setup::example("reference_server"));
+    let client = Client::of(&server);
+    let thread = grow(&client, &[10]);
+    let all = super::events(&client, &thread, &["lifecycle", "values"], 1);
+    let (end, before) = all.split_last().unwrap();
+    assert_eq!(end["params"]["data"]["event"], "completed");
+    // On a busy machine the second subscription may come later than the end waits.
+    let as_it_was = (0..20).any(|_| {
+        block_on(async {
+            let mut socket = connect(&server, &thread, None).await.unwrap();
+            subscribe(&mut socket, &["lifecycle"]).await;
+            let mut events = vec![socket.read().await.unwrap()];
+            let params = json!({"channels": ["values"]});
+            let command = json!({"id": 1, "method": "subscription.subscribe", "params": params});
+            socket.send(command.to_string()).await;
+            while events.len() < all.len() {
+                let message = socket.read().await.unwrap();
+                events.extend(Some(message).filter(|message| message["type"] == "event"));
+            }
+            events[..before.len()] == *before && events.last() == Some(end)
+        })
+    });
+    assert!(as_it_was);
 }
 
 fn a_command_is_carried_out_while_what_was_missed_is_sent(place: &Place) {

@@ -94,6 +94,11 @@ struct Rig {
 
 impl Rig {
     fn new(limits: RunAhead) -> Self {
+        Self::within(limits, Arc::default())
+    }
+
+    /// One of several that share memory.
+    fn within(limits: RunAhead, memory: Arc<AheadMemory>) -> Self {
         let (begin, begun) = mpsc::unbounded_channel();
         let (ends, end) = mpsc::unbounded_channel();
         let fenced = CancellationToken::new();
@@ -102,7 +107,7 @@ impl Rig {
             ends: tokio::sync::Mutex::new(end),
         });
         Self {
-            pipeline: Arc::new(Pipeline::new(saver, limits, fenced.clone())),
+            pipeline: Arc::new(Pipeline::new(saver, limits, memory, fenced.clone())),
             fenced,
             begun,
             ends,
@@ -249,6 +254,34 @@ async fn who_waits_for_a_run_whose_rest_was_taken_is_refused() {
     assert!((&mut late).now_or_never().is_none());
     drop(rest);
     assert!(matches!(late.await, Err(Error::Fenced)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_share_the_memory_for_what_they_are_ahead_and_each_has_one_superstep() {
+    let memory = Arc::new(AheadMemory::new(100));
+    let rig = || Rig::within(RunAhead::default(), memory.clone());
+    let (mut first, mut other) = (rig(), rig());
+    first.push([0], 60);
+    assert!(first.has_room(40) && !first.has_room(41));
+    // Whatever the others have.
+    assert!(other.has_room(1000));
+    other.push([0], 30);
+    assert!(first.has_room(10) && !first.has_room(11));
+    assert!(other.has_room(10) && !other.has_room(11));
+    assert_eq!(first.next().await, [0]);
+    first.end(Ok(())).await;
+    assert!(other.has_room(70) && !other.has_room(71));
+    // What is never written is gone with its run.
+    assert_eq!(other.next().await, [0]);
+    other.push([1], 20);
+    other.end(Err(Error::Fenced)).await;
+    // The task that writes gathers for some milliseconds before it ends.
+    advance(Duration::from_millis(20)).await;
+    yield_now().await;
+    first.push([1], 1);
+    assert!(first.has_room(79) && !first.has_room(80));
+    drop(other);
+    assert!(first.has_room(99) && !first.has_room(100));
 }
 
 #[tokio::test(start_paused = true)]
