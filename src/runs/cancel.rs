@@ -389,7 +389,8 @@ impl Service {
                 }
                 Ok(None) => {
                     let is_gone = !self.inner.active.lock().is_being_created(id);
-                    (is_gone, is_gone)
+                    let rolls_back = request.multitask_strategy == Strategy::Rollback;
+                    (is_gone, is_gone && rolls_back)
                 }
                 Err(_) => (false, false),
             };

@@ -13,7 +13,10 @@ use std::{
 };
 
 use futures::{FutureExt, TryFutureExt};
-use tokio::{sync::oneshot, time::Instant};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep_until},
+};
 
 use super::{
     Result, Service,
@@ -63,6 +66,8 @@ pub struct ThreadEvents {
     shown: Option<oneshot::Sender<Option<AccessWatch>>>,
     /// When the reader began to wait for the thread.
     begun: Instant,
+    /// No end of a run is shown before this moment.
+    ends_at: Instant,
     /// It is there or it is not: nobody waits for it.
     is_past: bool,
     has_ended: bool,
@@ -112,6 +117,7 @@ impl Service {
             },
             shown: Some(shown),
             begun: Instant::now(),
+            ends_at: Instant::now(),
             is_past: false,
             has_ended: false,
             is_replayed: false,
@@ -172,6 +178,9 @@ impl ThreadEvents {
             }
             while let Some(frame) = self.pending.front() {
                 let subject = frame.subject;
+                if matches!(subject, Subject::End(_)) && Instant::now() < self.ends_at {
+                    sleep_until(self.ends_at).await;
+                }
                 self.convert(subject).await;
                 // Its events are there now, or it has none.
                 self.pending.pop_front();
@@ -248,6 +257,12 @@ impl ThreadEvents {
         self.start = None;
         self.position = 0;
         self.known = 0;
+    }
+
+    /// For so long from now on, the end of a run and what is behind it wait, before it is converted: so it is for the
+    /// channels that are wanted then.
+    pub fn end_no_run_for(&mut self, time: Duration) {
+        self.ends_at = Instant::now() + time;
     }
 
     /// Changes the channels of the events to come.

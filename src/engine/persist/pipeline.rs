@@ -144,6 +144,13 @@ impl State {
             && oldest.elapsed() < limits.age
     }
 
+    /// These are not written any more.
+    fn forget(&mut self, entries: VecDeque<Entry>, memory: &AheadMemory) {
+        let bytes = entries.iter().map(|entry| entry.bytes).sum();
+        self.bytes -= bytes;
+        memory.release(bytes);
+    }
+
     /// What goes in the next transaction: a flush alone, a superstep that opens a branch alone, else
     /// all supersteps that wait.
     fn take(&mut self) -> Vec<Entry> {
@@ -402,7 +409,8 @@ impl Pipeline {
                 self.fenced.cancel();
             }
             state.failed = Some(error);
-            state.waiting.clear();
+            let dropped = mem::take(&mut state.waiting);
+            state.forget(dropped, &self.memory);
         }
         drop(state);
         self.ended.notify_waiters();
@@ -459,7 +467,10 @@ impl Drop for Rest {
         if self.entries.is_empty() {
             return;
         }
-        self.pipeline.state.lock().failed = Some(Error::Fenced);
+        let mut state = self.pipeline.state.lock();
+        state.failed = Some(Error::Fenced);
+        state.forget(mem::take(&mut self.entries), &self.pipeline.memory);
+        drop(state);
         self.pipeline.ended.notify_waiters();
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::lifecycle::Status;
 use crate::stream::frame;
 
 /// The graph that an event comes from, outer graphs first; empty for the root.
@@ -85,12 +84,6 @@ pub struct Event {
 }
 
 impl Event {
-    /// Whether it is the end of a run: what its root graph has come to last.
-    pub fn is_end_of_run(&self) -> bool {
-        let is_of_root = self.method == Method::Lifecycle && self.ns.is_empty();
-        is_of_root && !self.id.ends_with(Status::Running.as_str())
-    }
-
     /// Writes it as JSON.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"type\":\"event\",\"event_id\":");

@@ -255,15 +255,28 @@ fn what_the_server_fills_is_dropped_from_assistants_and_crons(place: &Place) {
         200,
     );
     assert_eq!(changed["context"], own);
+    let again = json!({"config": config});
+    let changed = ok(
+        client.send("PATCH", &path, &[], again.to_string().as_bytes()),
+        200,
+    );
+    assert_eq!(changed["config"], cleaned);
     for (body, shown) in [
         (json!({"config": config}), json!({"config": cleaned})),
         (json!({"context": forged}), json!({"context": own})),
     ] {
-        let cron = json!({"assistant_id": "ctx", "schedule": "0 3 1 1 *", "input": {"text": "x"}});
+        let new = json!({"assistant_id": "ctx", "schedule": "0 3 1 1 *", "input": {"text": "x"}});
         let cron = ok(
-            client.post("/runs/crons", &test_support::talk::extend(cron, body)),
+            client.post(
+                "/runs/crons",
+                &test_support::talk::extend(new, body.clone()),
+            ),
             200,
         );
+        let path = format!("/runs/crons/{}", cron["cron_id"].as_str().unwrap());
+        let change = body.to_string();
+        let changed = ok(client.send("PATCH", &path, &[], change.as_bytes()), 200);
+        assert_eq!(changed["payload"], cron["payload"]);
         assert!(!cron.to_string().contains("langgraph_auth"), "{cron}");
         let mut payload = cron["payload"].clone();
         if let Some(configurable) = payload.pointer_mut("/config/configurable") {

@@ -1,5 +1,7 @@
 //! Subscriptions that are added to a connection which has others: what they have missed comes first, and as it can be sent.
 
+use std::time::Duration;
+
 use test_support::gate::{Gate, reached};
 use test_support::on_both_storages;
 use test_support::place::{Place, block_on};
@@ -95,27 +97,39 @@ fn the_end_of_a_run_comes_after_what_a_subscription_right_behind_the_first_has_m
 ) {
     let server = place.start(Setup::example("reference_server"));
     let client = Client::of(&server);
-    let thread = grow(&client, &[10]);
-    let all = super::events(&client, &thread, &["lifecycle", "values"], 1);
-    let (end, before) = all.split_last().unwrap();
-    assert_eq!(end["params"]["data"]["event"], "completed");
-    // On a busy machine the second subscription may come later than the end waits.
-    let as_it_was = (0..20).any(|_| {
-        block_on(async {
-            let mut socket = connect(&server, &thread, None).await.unwrap();
-            subscribe(&mut socket, &["lifecycle"]).await;
-            let mut events = vec![socket.read().await.unwrap()];
-            let params = json!({"channels": ["values"]});
-            let command = json!({"id": 1, "method": "subscription.subscribe", "params": params});
-            socket.send(command.to_string()).await;
-            while events.len() < all.len() {
-                let message = socket.read().await.unwrap();
-                events.extend(Some(message).filter(|message| message["type"] == "event"));
-            }
-            events[..before.len()] == *before && events.last() == Some(end)
-        })
-    });
-    assert!(as_it_was);
+    let interrupted = new_thread();
+    let run = start(&client, &interrupted, "approve", json!({"request": "pay"}));
+    assert_eq!(client.end_of(&interrupted, &run), "success");
+    // Of a run that waits for an input, values come behind its end.
+    for (thread, how, behind) in [
+        (grow(&client, &[10]), "completed", 0),
+        (interrupted, "interrupted", 1),
+    ] {
+        let all = super::events(&client, &thread, &["lifecycle", "values"], 1);
+        assert_eq!(all.last().unwrap()["params"]["data"]["event"], how);
+        // On a busy machine the second subscription may come later than the end waits.
+        let as_it_was = (0..20).any(|_| {
+            block_on(async {
+                let mut socket = connect(&server, &thread, None).await.unwrap();
+                subscribe(&mut socket, &["lifecycle"]).await;
+                let mut events = vec![socket.read().await.unwrap()];
+                // The end would have come by now.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                let params = json!({"channels": ["values"]});
+                let command =
+                    json!({"id": 1, "method": "subscription.subscribe", "params": params});
+                socket.send(command.to_string()).await;
+                while events.len() < all.len() + behind {
+                    let message = socket.read().await.unwrap();
+                    events.extend(Some(message).filter(|message| message["type"] == "event"));
+                }
+                let methods = events[all.len()..].iter().map(|event| &event["method"]);
+                assert!(methods.eq(vec!["values"; behind]));
+                events[..all.len()] == all
+            })
+        });
+        assert!(as_it_was, "{how}");
+    }
 }
 
 fn a_command_is_carried_out_while_what_was_missed_is_sent(place: &Place) {

@@ -3,8 +3,6 @@
 
 use std::collections::VecDeque;
 
-use futures::{FutureExt, future::BoxFuture};
-
 use super::subscribed::Subscribed;
 use crate::{
     stream::protocol::Event,
@@ -43,10 +41,8 @@ pub enum Found {
 /// How far the events of a thread were read.
 #[derive(Default)]
 struct Reading {
-    /// Begins with the first event of the thread; `None` also while the next event is looked for.
-    reader: Option<Box<ThreadEvents>>,
-    /// Goes on where it was when its caller was dropped, which pings and commands do every few seconds.
-    step: Option<BoxFuture<'static, (Box<ThreadEvents>, Next)>>,
+    /// Begins with the first event of the thread.
+    reader: Option<ThreadEvents>,
     /// The number of the last event that was read.
     after: u64,
     /// The number of the last event to read: the others of the connection have come so far.
@@ -155,7 +151,7 @@ impl Reading {
 
     async fn next(&mut self, reader: impl Fn() -> ThreadEvents) -> Option<Event> {
         loop {
-            match self.step(&reader).await {
+            match self.reader.get_or_insert_with(&reader).next().await {
                 Next::Event(event) if event.seq > self.last => return None,
                 Next::Event(event) if event.seq > self.after => {
                     self.after = event.seq;
@@ -167,20 +163,5 @@ impl Reading {
                 Next::Replayed | Next::Nothing => return None,
             }
         }
-    }
-
-    async fn step(&mut self, reader: impl Fn() -> ThreadEvents) -> Next {
-        let step = self.step.get_or_insert_with(|| {
-            let mut events = self.reader.take().unwrap_or_else(|| Box::new(reader()));
-            async move {
-                let next = events.next().await;
-                (events, next)
-            }
-            .boxed()
-        });
-        let (events, next) = step.await;
-        self.step = None;
-        self.reader = Some(events);
-        next
     }
 }

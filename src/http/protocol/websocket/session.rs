@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
-use tokio::time::{Instant, sleep_until};
 use tokio_tungstenite::tungstenite::{Message, protocol::frame::coding::CloseCode};
 use uuid::Uuid;
 
@@ -76,10 +75,6 @@ pub struct Session {
     missed: Vec<Missed>,
     /// The events, once there is a subscription.
     events: Option<ThreadEvents>,
-    /// The end of a run, which waits, and the events behind it with it.
-    end: Option<Event>,
-    /// When the last subscription was added.
-    subscribed: Instant,
     withdrawn: BoxFuture<'static, ()>,
     /// The last event that was delivered.
     delivered: u64,
@@ -95,8 +90,6 @@ impl Session {
             subscriptions: vec![],
             missed: vec![],
             events: None,
-            end: None,
-            subscribed: Instant::now(),
             withdrawn: std::future::pending().boxed(),
             delivered: 0,
         }
@@ -142,37 +135,11 @@ impl Session {
         let Some(events) = &mut self.events else {
             return std::future::pending().await;
         };
-        let until = self.subscribed + SUBSCRIBES;
-        if self.end.is_none() {
-            let next = tokio::select! {
-                biased;
-                () = &mut self.withdrawn => return None,
-                next = events.next() => next,
-            };
-            match next {
-                Next::Event(event) if event.is_end_of_run() && Instant::now() < until => {
-                    self.end = Some(event);
-                }
-                next => return Some(Coming::Next(next)),
-            }
-        }
         tokio::select! {
             biased;
-            () = &mut self.withdrawn => return None,
-            () = sleep_until(until) => {}
+            () = &mut self.withdrawn => None,
+            next = events.next() => Some(Coming::Next(next)),
         }
-        self.end
-            .take()
-            .map(|event| Coming::Next(Next::Event(event)))
-    }
-
-    /// What has come so far is for the subscriptions that are there, whatever is added or ends now. What waits behind the
-    /// end of a run goes on waiting.
-    fn deliver_converted(&mut self) -> Vec<Message> {
-        let events = self.events.as_mut().filter(|_| self.end.is_none());
-        let mut events = events.map(ThreadEvents::converted).unwrap_or_default();
-        events.retain(|event| self.admit(event));
-        events.iter().map(text_of).collect()
     }
 
     /// Nothing that was missed is compared with subscriptions that have ended any more.
@@ -258,7 +225,13 @@ impl Session {
     ) -> Vec<Message> {
         let mut out = vec![];
         if command.method.starts_with("subscription.") {
-            out = self.deliver_converted();
+            // What has come so far is for those that are there, whatever is added or ends now.
+            let events = self.events.as_mut().map(ThreadEvents::converted);
+            for event in events.unwrap_or_default() {
+                if self.admit(&event) {
+                    out.push(text_of(&event));
+                }
+            }
         }
         let carried_out = match (&*command.method, slot) {
             (_, Some(Err(error))) => Err(Fault::of_http(&error)),
@@ -298,8 +271,8 @@ impl Session {
             let (mut events, withdrawn) = self.threads.protocol_events(self.thread, channels);
             self.withdrawn = withdrawn.boxed();
             events.knows(subscription.since);
+            events.end_no_run_for(SUBSCRIBES);
             self.events = Some(events);
-            self.subscribed = Instant::now();
             let own = Subscribed::new(id, subscription, 0);
             let reply = subscribed(&own, 0);
             self.subscriptions.push(own);
@@ -310,11 +283,7 @@ impl Session {
         }
         events.knows(subscription.since);
         // What the other subscriptions have passed over.
-        let passed = match &self.end {
-            Some(end) => end.seq - 1,
-            None => events.seq(),
-        };
-        self.subscribed = Instant::now();
+        let passed = events.seq();
         let has_missed = passed > subscription.since;
         let own = Subscribed::new(id, subscription, passed);
         let reply = (!has_missed).then(|| subscribed(&own, 0));
@@ -327,6 +296,7 @@ impl Session {
         self.want_all();
         if let Some(events) = &mut self.events {
             events.repeat_running();
+            events.end_no_run_for(SUBSCRIBES);
         }
         Ok(reply)
     }
