@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help run test check surface features bench docs clean tools deny nextest
+.PHONY: help run test check lints surface features bench docs clean tools deny nextest
 
 CARGO ?= cargo
 # Address, port and storage of `make run` come from the settings; see `config show`.
@@ -58,11 +58,15 @@ PUBLIC := allocator,failpoints,mcp,models,openai,otel,postgres,server,sqlite
 nextest:
 	@$(CARGO) nextest --version >/dev/null 2>&1 || $(QUICK_BUILD) $(CARGO) install --locked cargo-nextest
 
-# The last two parts keep one processor busy each, so that they run beside one another, in build folders of their own.
+# The last two parts keep one processor busy each most of the time, so that they run beside one another, in build folders
+# of their own.
 check: tools deny ## check format, lints, documentation, public surface and dependencies
 	$(CARGO) fmt --all -- --check
+	@$(MAKE) --no-print-directory --jobs=2 $(filter --output-sync=target,$(.FEATURES:output-sync=--output-sync=target)) lints features
+
+lints:
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
-	@$(MAKE) --no-print-directory --jobs=2 $(filter --output-sync=target,$(.FEATURES:output-sync=--output-sync=target)) surface features
+	@$(MAKE) --no-print-directory surface
 
 # Without the feature `internals` the compiler sees the library as its users do, and reports what nothing uses. Tests
 # are the same with either.
