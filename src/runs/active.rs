@@ -51,9 +51,9 @@ pub struct RunHandle {
 }
 
 impl RunHandle {
-    /// Whether its end is still to be counted, which it counts as from now on. What ends it from outside and what
-    /// executes it may both have written its final row.
-    pub(super) fn is_uncounted(&self) -> bool {
+    /// Marks its end as counted in the metrics; false if it was before. What ends it from outside and what executes it
+    /// may both believe that they have written its final row.
+    pub(super) fn mark_counted(&self) -> bool {
         !self.is_counted.swap(true, Ordering::Relaxed)
     }
 

@@ -227,7 +227,7 @@ impl Service {
                 ended
             }
         };
-        if has_written && executed.is_none_or(|handle| handle.is_uncounted()) {
+        if has_written && executed.is_none_or(|handle| handle.mark_counted()) {
             self.inner.metrics.count_end(Status::Interrupted.as_str());
         }
         if ended {
@@ -394,7 +394,7 @@ impl Service {
                 }
                 Err(_) => (false, false),
             };
-            if by_the_new_run && other.is_uncounted() {
+            if by_the_new_run && other.mark_counted() {
                 self.inner.metrics.count_end(Status::Interrupted.as_str());
             }
             if ended {

@@ -277,7 +277,9 @@ impl Service {
         let (row, slot) = match created {
             Created::Started(row, slot) => (*row, Some(slot)),
             Created::Queued(row) => (*row, None),
-            Created::Denied(denied) => return Err(denied_creation(denied, request)),
+            Created::Denied(denied) => {
+                return Err(denied_creation(denied, request.if_not_exists));
+            }
             refused => return Err(refusal(run, &refused).unwrap_or(Error::Busy)),
         };
         registration.keep();
@@ -310,7 +312,7 @@ impl Service {
             .level_on_thread(thread, principal.clone());
         let access = request.requester.access.at(Level::Writer);
         let level = access.check(thread, level.await?);
-        level.map_err(|denied| denied_creation(denied, request))
+        level.map_err(|denied| denied_creation(denied, request.if_not_exists))
     }
 
     /// The memory of the states that are read before a run is created.
@@ -433,19 +435,16 @@ pub(crate) fn refusal(run: RunId, created: &Created) -> Option<Error> {
         Created::Exists => Some(Error::RunExists(run)),
         Created::QueueFull(most) => Some(Error::QueueFull(*most)),
         Created::Changed => Some(Error::Changed),
-        Created::Denied(denied) => Some(match denied.foreign() {
-            Some(_) => Error::NoThreadOrAssistant,
-            None => (*denied).into(),
-        }),
+        Created::Denied(denied) => Some(denied_creation(*denied, IfNotExists::Reject)),
         Created::Started(..) | Created::Queued(_) => None,
     }
 }
 
 /// Why a client may not create a run: a thread that it does not see is one that is not there, or the id is taken of
 /// one that was to come into being with the run.
-fn denied_creation(denied: Denied, request: &request::Run) -> Error {
+fn denied_creation(denied: Denied, if_not_exists: IfNotExists) -> Error {
     match denied.foreign() {
-        Some(thread) if request.if_not_exists == IfNotExists::Create => Error::ThreadTaken(thread),
+        Some(thread) if if_not_exists == IfNotExists::Create => Error::ThreadTaken(thread),
         Some(_) => Error::NoThreadOrAssistant,
         None => denied.into(),
     }

@@ -217,7 +217,7 @@ impl Service {
             FinalRow::Written(_) => {
                 #[cfg(feature = "server")]
                 self.wake_deliveries(run);
-                if handle.is_uncounted() {
+                if handle.mark_counted() {
                     self.inner.metrics.count_end(status.as_str());
                 }
             }
@@ -235,7 +235,7 @@ impl Service {
                 #[cfg(feature = "server")]
                 self.wake_deliveries(run);
                 let (class, message) = REFUSED;
-                if handle.is_uncounted() {
+                if handle.mark_counted() {
                     self.inner.metrics.count_end(Status::Error.as_str());
                 }
                 let result = RunResult::failed(class, message);

@@ -259,8 +259,8 @@ impl ThreadEvents {
         self.known = 0;
     }
 
-    /// For so long from now on, the end of a run and what is behind it wait, before it is converted: so it is for the
-    /// channels that are wanted then.
+    /// Lets the end of a run and what is behind it wait for this long from now on. It is converted after that, for the
+    /// channels that are wanted by then.
     pub fn end_no_run_for(&mut self, time: Duration) {
         self.ends_at = Instant::now() + time;
     }

@@ -1,4 +1,4 @@
-//! What all runs of a process together have done and is not durable yet, in memory.
+//! A bound on the memory for supersteps that have ended and are not durable yet, over all runs of a process.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,7 +12,7 @@ pub struct AheadMemory {
 }
 
 impl AheadMemory {
-    /// So many bytes at most, and one superstep of each run.
+    /// A bound of so many bytes, besides one superstep of each run.
     pub fn new(most: usize) -> Self {
         Self {
             most,
@@ -25,12 +25,12 @@ impl AheadMemory {
         self.taken.load(Ordering::Relaxed).saturating_add(bytes) <= self.most
     }
 
-    /// So many bytes are there from now on.
+    /// Counts the bytes of a superstep that waits from now on.
     pub fn take(&self, bytes: usize) {
         self.taken.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// So many of them are gone.
+    /// Counts bytes no more, of supersteps that are durable or will never be.
     pub fn release(&self, bytes: usize) {
         self.taken.fetch_sub(bytes, Ordering::Relaxed);
     }
