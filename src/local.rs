@@ -325,6 +325,7 @@ impl Default for RunOptions {
             interrupt_before: None,
             interrupt_after: None,
             durability: Default::default(),
+            run_ahead: Default::default(),
             run: None,
             sink: Arc::new(engine::Silent),
             tolerance: Default::default(),

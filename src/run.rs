@@ -9,7 +9,7 @@
 pub use crate::{
     engine::{
         Body, ClientCommand, Durability, Ended, Error, Event, Finished, Input, Interrupt, Kind,
-        Mistake, Silent, Sink, StateUpdate, Tolerance,
+        Mistake, RunAhead, Silent, Sink, StateUpdate, Tolerance,
         error::{ErrorLocation, ToParent},
         event::{Callback, CheckpointInfo, TaskInfo, TaskState},
         snapshot::Snapshot,

@@ -2,6 +2,7 @@
 //! its response, and the kinds of bodies.
 
 pub mod access;
+pub mod arrivals;
 pub mod attributed;
 pub mod auth;
 pub mod authenticate;
@@ -31,6 +32,7 @@ mod request_line;
 pub mod router;
 pub mod rows;
 pub mod slots;
+pub mod socket;
 pub mod sse;
 pub mod unread;
 pub mod weigh;

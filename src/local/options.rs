@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    engine::{self, Durability, Input, Items, Request, Tolerance, node_cache::Results},
+    engine::{self, Durability, Input, Items, Request, RunAhead, Tolerance, node_cache::Results},
     extract::RunConfig,
     graph::{Compiled, Names},
     id::{CheckpointId, RunId},
@@ -34,6 +34,8 @@ pub struct RunOptions {
     pub interrupt_after: Option<Names>,
     /// When supersteps have to be durable.
     pub durability: Durability,
+    /// How far the run may be ahead of what is durable, in [`Durability::Async`]: what a crash repeats.
+    pub run_ahead: RunAhead,
     /// The id of the run, stored in its checkpoints.
     pub run: Option<RunId>,
     /// Receives the events.
@@ -97,7 +99,7 @@ impl RunOptions {
             tolerance: self.tolerance,
             leaves_rest: false,
             max_tasks: engine::MAX_TASKS,
-            run_ahead: engine::RunAhead::default(),
+            run_ahead: self.run_ahead,
             lead: engine::Lead::default(),
             sink: self.sink,
             cancel: self.cancel,

@@ -278,6 +278,7 @@ fn reads_that_do_not_end_for_two_leases_stop_no_commit_and_cost_no_lease() {
         number(&place, &server, &sql)
     };
     until("all have begun", || count("running") == RUNS);
+    let memory = Memory::of(&server);
     // Somebody who would take over the runs of a process that looks dead.
     let watching = server.replica();
     // Those of the readers are among them.
@@ -305,6 +306,7 @@ fn reads_that_do_not_end_for_two_leases_stop_no_commit_and_cost_no_lease() {
     for (reader, thread) in readers.iter().zip(&threads) {
         ok(reader.get(&format!("/threads/{thread}/state")), 200);
     }
+    memory.held("reads that do not end", 64 * MIB);
 }
 
 /// Threads of one principal, each with a run that begins to read its state.
@@ -332,6 +334,7 @@ fn reads_of_runs_leave_connections_to_another_and_none_of_them_fails() {
     let [ann, bob] = ["key-a", "key-b"].map(|key| Client::of(&server).with_key(key));
     // Reads of threads without a state pass the gate.
     let (hers, his) = (ann.thread(), bob.thread());
+    let memory = Memory::of(&server);
     let closed = gate.close();
     let (first, others) = threads.split_at(2);
     let begin = |thread: &String| background(&ann, thread, &slow(1, 1));
@@ -360,4 +363,5 @@ fn reads_of_runs_leave_connections_to_another_and_none_of_them_fails() {
     until("it has ended", || {
         ok(ann.get(&last), 200)["status"] == "interrupted"
     });
+    memory.held("runs whose reads wait", 64 * MIB);
 }

@@ -149,6 +149,7 @@ fn so_many_requests_of_one_principal_are_worked_on_as_its_share_is(place: &Place
             .env("BACKSTITCH_SHARE", share)
             .env(PATIENT.0, PATIENT.1);
         let (stuck, closed) = Stuck::start(place, setup);
+        let watch = Watch::probing(&stuck.server);
         std::thread::scope(|scope| {
             let read = |at: usize| {
                 let (client, path) = (stuck.client(at), &stuck.paths[at]);
@@ -166,6 +167,7 @@ fn so_many_requests_of_one_principal_are_worked_on_as_its_share_is(place: &Place
                 ok(read.join().unwrap(), 200);
             }
         });
+        watch.held("requests of a share", MOST);
     }
 }
 

@@ -107,6 +107,7 @@ fn unfinished_messages_of_one_client_leave_memory_for_another(place: &Place) {
 fn a_message_that_does_not_end_closes_its_socket_whatever_comes_in_between(place: &Place) {
     let setup = keyed().env("BACKSTITCH_BODY_GRACE", "4");
     let server = place.start(setup.env("BACKSTITCH_BODY_PACE", "2000"));
+    let watch = Watch::beside(&server, &Client::of(&server).with_key("key-b"));
     let mut idle = connect(&server).unwrap();
     let mut socket = connect(&server).unwrap();
     let begin = Instant::now();
@@ -126,6 +127,7 @@ fn a_message_that_does_not_end_closes_its_socket_whatever_comes_in_between(place
     idle.write_all(&ping).unwrap();
     assert_eq!(close_code(&idle, Duration::from_millis(500)), None);
     idle.write_all(&ping).unwrap();
+    watch.held("a message that does not end", 64 * MIB);
 }
 
 fn later_subscriptions_of_clients_that_read_nothing_take_little_memory(place: &Place) {

@@ -18,6 +18,7 @@ use test_support::talk::{get, until};
 
 use self::writes::{Prepared, Write, all};
 use crate::locks::{locked, patient, waiting, waiting_statements};
+use crate::siege::{MIB, Watch};
 
 mod writes;
 
@@ -69,6 +70,9 @@ fn serve(place: &Place) -> Server {
         .env("BACKSTITCH_SHARE", "100")
         .start()
 }
+
+/// What writes may take that wait, each of them with a connection of its own.
+const MOST: u64 = 64 * MIB;
 
 /// Rows as texts, by the names of their tables.
 type Stored = BTreeMap<&'static str, Vec<String>>;
@@ -129,6 +133,7 @@ const AT_ONCE: usize = 24;
 fn each_write_waits_and_is_refused(change: Change) {
     let place = Place::postgres();
     let server = serve(&place);
+    let watch = Watch::probing(&server);
     let mut writes = all();
     // Who may read may copy.
     writes.retain(|write| change == Change::Withdrawn || !write.takes_reading());
@@ -137,6 +142,7 @@ fn each_write_waits_and_is_refused(change: Change) {
         .flat_map(|some| wrong_responses(&place, &server, some, change))
         .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
+    watch.held("writes that wait for a change of rights", MOST);
 }
 
 /// What is wrong with the responses to some writes and with what they leave.
@@ -204,6 +210,7 @@ fn writes_that_wait_while_a_level_is_lowered_are_refused_and_leave_nothing() {
 fn changes_of_rights_wait_for_writes_under_way() {
     let place = Place::postgres();
     let server = serve(&place);
+    let watch = Watch::probing(&server);
     let [ann, ..] = people(&server);
     let thread = furnished(&ann, SECRET).thread;
     let changes: [fn(&Client, &str); 3] = [
@@ -228,4 +235,5 @@ fn changes_of_rights_wait_for_writes_under_way() {
         get(&ann, &thread, "members")["members"],
         json!([{"principal": "ann", "level": "owner"}])
     );
+    watch.held("changes of rights that wait for writes", MOST);
 }

@@ -15,6 +15,7 @@ use crate::{on_both, storages::Storage};
 
 mod interrupt;
 mod node;
+mod run_ahead;
 
 on_both!(
     branches_tags_and_differences_are_those_of_the_tree,

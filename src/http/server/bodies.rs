@@ -4,15 +4,19 @@ use std::{
     error::Error as StdError,
     fmt,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited, combinators::UnsyncBoxBody};
-use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use parking_lot::Mutex;
 
-use super::body::{Body, BrokenOff};
+use super::{
+    arrivals::{Arrival, Arrivals},
+    body::{Body, BrokenOff},
+};
 
 /// What the body of a request may fail with.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
@@ -30,6 +34,15 @@ impl RequestBody {
         B::Error: Into<BoxError>,
     {
         Self(Mutex::new(body.map_err(Into::into).boxed_unsync()))
+    }
+
+    /// That of a request on a connection that wants to know how long it comes.
+    pub(in crate::http) fn arriving(body: Incoming, arrivals: &Arc<Arrivals>) -> Self {
+        if body.is_end_stream() {
+            return Self::new(body);
+        }
+        let _arrival = arrivals.begin();
+        Self::new(Arriving { body, _arrival })
     }
 
     /// A body without a byte.
@@ -66,6 +79,32 @@ impl HttpBody for RequestBody {
 
     fn size_hint(&self) -> SizeHint {
         self.0.lock().size_hint()
+    }
+}
+
+/// A body that somebody reads to its end, or drops.
+struct Arriving {
+    body: Incoming,
+    _arrival: Arrival,
+}
+
+impl HttpBody for Arriving {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

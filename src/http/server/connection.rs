@@ -1,24 +1,16 @@
-//! A connection's socket, and what happens on it, so that it is closed in time.
+//! What happens on a connection, so that it is closed in time.
 
 use std::{
-    io,
     net::{IpAddr, Ipv6Addr},
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use hyper::Request;
 use parking_lot::Mutex;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-    time::{Instant, Sleep, sleep},
-};
+use tokio::time::Instant;
 
 use super::{
-    bodies::RequestBody, error::Error, options::Options, progress::Progress,
+    arrivals::Arrivals, bodies::RequestBody, error::Error, options::Options, progress::Progress,
     slots::ConnectionSlots, unread::UnreadBodies,
 };
 
@@ -52,6 +44,7 @@ impl Connection {
 #[derive(Debug)]
 pub struct Activity {
     state: Mutex<State>,
+    arrivals: Arc<Arrivals>,
     /// That of the response in HTTP/1, where one follows the other.
     progress: Arc<Progress>,
 }
@@ -87,6 +80,7 @@ impl Activity {
                 quiet_since: Instant::now(),
                 head_since: None,
             }),
+            arrivals: Arc::default(),
             progress: Arc::default(),
         })
     }
@@ -106,7 +100,20 @@ impl Activity {
         Busy(self.clone())
     }
 
-    fn bytes_came(&self) {
+    /// The bodies that come on it.
+    pub fn arrivals(&self) -> &Arc<Arrivals> {
+        &self.arrivals
+    }
+
+    /// Whether a request in HTTP/1 came whole and is worked on: were its client gone, nobody would wait for the
+    /// response. HTTP/2 notices that by itself.
+    pub fn waits_for_response(&self) -> bool {
+        let state = self.state.lock();
+        state.requests > 0 && !state.multiplexed && self.arrivals.are_over()
+    }
+
+    /// Something came.
+    pub fn bytes_came(&self) {
         let mut state = self.state.lock();
         if state.requests == 0 && state.head_since.is_none() {
             state.head_since = Some(Instant::now());
@@ -157,87 +164,6 @@ impl Drop for Busy {
     }
 }
 
-/// A socket that fails when the client reads nothing for too long while the server writes.
-pub struct Socket {
-    stream: TcpStream,
-    activity: Arc<Activity>,
-    limit: Duration,
-    stalled: Option<Pin<Box<Sleep>>>,
-}
-
-impl Socket {
-    pub fn new(stream: TcpStream, activity: Arc<Activity>, limit: Duration) -> Self {
-        Self {
-            stream,
-            activity,
-            limit,
-            stalled: None,
-        }
-    }
-
-    fn watch<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        progress: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        if progress.is_ready() {
-            self.stalled = None;
-            return progress;
-        }
-        let limit = self.limit;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(limit)));
-        ready!(stalled.as_mut().poll(cx));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
-    }
-}
-
-impl AsyncRead for Socket {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-        if buf.filled().len() > before {
-            self.activity.bytes_came();
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Socket {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let progress = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.watch(cx, progress)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let progress = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.watch(cx, progress)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
 /// Whom a connection from an address counts for while nobody authenticates. Of IPv6 what one customer of a
 /// provider gets is one client, a network of 64 bits: else each of its addresses would have a share of its own.
 pub fn client_at(address: IpAddr) -> Arc<str> {
@@ -252,6 +178,8 @@ pub fn client_at(address: IpAddr) -> Arc<str> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::time::advance;
 
     use super::*;
@@ -290,6 +218,22 @@ mod tests {
         assert!(matches!(activity.due(&options, false), Due::Wait(_)));
         advance(Duration::from_secs(50)).await;
         assert_eq!(activity.due(&options, false), Due::Shutdown, "idle");
+    }
+
+    #[test]
+    fn a_response_is_waited_for_once_the_body_of_its_request_was_read() {
+        let activity = Activity::new();
+        assert!(!activity.waits_for_response(), "no request came");
+        let busy = activity.enter(false);
+        assert!(activity.waits_for_response(), "a request without a body");
+        let arrival = activity.arrivals().begin();
+        assert!(!activity.waits_for_response(), "a body comes");
+        drop(arrival);
+        assert!(activity.waits_for_response());
+        drop(busy);
+        assert!(!activity.waits_for_response(), "it was answered");
+        let _busy = activity.enter(true);
+        assert!(!activity.waits_for_response(), "HTTP/2");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Accepts connections, keeps them within their limits and drains them at the end.
 
 use std::{
+    future::poll_fn,
     io,
     net::SocketAddr,
     pin::{Pin, pin},
@@ -8,6 +9,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -28,11 +30,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     bodies::RequestBody,
     call::Shared,
-    connection::{Activity, Connection, Due, Socket, client_at},
+    connection::{Activity, Connection, Due, client_at},
     dispatch::Dispatcher,
     options::Options,
     progress::StreamExecutor,
     slots::ConnectionSlots,
+    socket::{Client, Socket},
     unread::{CONNECTION_WINDOW, STREAM_WINDOW, UnreadBodies},
 };
 use crate::http::Services;
@@ -173,7 +176,9 @@ impl Server {
                 () = end.leave.cancelled() => return,
             };
             let stall = shared.options.stall_timeout;
-            let socket = TokioIo::new(Socket::new(stream, activity.clone(), stall));
+            let socket = Socket::new(stream, activity.clone(), stall);
+            let client = socket.client();
+            let socket = TokioIo::new(socket);
             let service = {
                 let connection = Connection {
                     activity: activity.clone(),
@@ -182,7 +187,8 @@ impl Server {
                     slots: ConnectionSlots::new(shared.options.connection_requests),
                 };
                 service_fn(move |request: Request<Incoming>| {
-                    let request = request.map(RequestBody::new);
+                    let arrivals = connection.activity.arrivals();
+                    let request = request.map(|body| RequestBody::arriving(body, arrivals));
                     // A connection would keep the room for what a request does as long as it is open.
                     Box::pin(dispatcher.clone().handle(connection.clone(), request))
                 })
@@ -193,13 +199,15 @@ impl Server {
                 let shutdown = |connection: Pin<&mut _>| {
                     http2::Connection::graceful_shutdown(connection);
                 };
-                end.carry(connection, shutdown, &activity, options).await;
+                end.carry(connection, shutdown, &activity, &client, options)
+                    .await;
             } else {
                 let connection = pin!(http1.serve_connection(socket, service).with_upgrades());
                 let shutdown = |connection: Pin<&mut _>| {
                     http1::UpgradeableConnection::graceful_shutdown(connection);
                 };
-                end.carry(connection, shutdown, &activity, options).await;
+                end.carry(connection, shutdown, &activity, &client, options)
+                    .await;
             }
         }
     }
@@ -222,6 +230,7 @@ impl End {
         mut connection: Pin<&mut C>,
         shutdown: fn(Pin<&mut C>),
         activity: &Activity,
+        client: &Client,
         options: &Options,
     ) {
         let (mut leaving, mut idle) = (false, false);
@@ -239,8 +248,15 @@ impl End {
                     tokio::time::Instant::now() + options.header_timeout
                 }
             };
+            let ended = poll_fn(|cx| match connection.as_mut().poll(cx) {
+                Poll::Ready(result) => Poll::Ready(result),
+                Poll::Pending if activity.waits_for_response() && client.has_left(cx) => {
+                    Poll::Ready(Ok(()))
+                }
+                Poll::Pending => Poll::Pending,
+            });
             tokio::select! {
-                result = connection.as_mut() => {
+                result = ended => {
                     if let Err(error) = result {
                         tracing::debug!(%error, "a connection broke");
                     }
