@@ -20,6 +20,9 @@ const AGENT: &str = "agent";
 /// What calls may take that wait.
 const MOST: u64 = 64 * MIB;
 
+/// A request that a client sends before it has the response to the one before.
+const NEXT: &[u8] = b"GET /ok HTTP/1.1\r\nhost: localhost\r\n\r\n";
+
 /// When a server has noticed at the latest that a client has left.
 const NOTICED: Duration = Duration::from_secs(5);
 
@@ -131,8 +134,7 @@ fn reads_of_agents_and_tools_stop_when_their_client_leaves() {
     }
     // hyper reads nothing of a connection, and so no end of it, while another request is in its buffer.
     let (table, read) = &reads[0];
-    let next = b"GET /ok HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    left(&place, &client, table, &path, read, Some(next));
+    left(&place, &client, table, &path, read, Some(NEXT));
     let read = call("tools/list", json!({}));
     // No connection has its statement prepared yet.
     left(&place, &client, "assistants", "/mcp", &read, None);
@@ -158,6 +160,7 @@ fn what_a_call_to_an_agent_writes_is_written_when_its_client_has_left() {
     let send = call("message/send", json!({"message": message}));
     let begun = client.begin("POST", &path, &[], send.to_string().as_bytes());
     until("its statement waits", || waiting(&place).len() == 1);
+    (&begun).write_all(NEXT).unwrap();
     leave(begun);
     assert_eq!(waiting(&place).len(), 1);
     drop(lock);

@@ -1,6 +1,9 @@
 //! Routes, layers, an authentication, flags and hooks of the program that serves, also where they
 //! misbehave (`tests/server/own_server.rs`).
 
+use std::io::Read;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use test_support::{
     client::{Answer, Client},
@@ -241,4 +244,37 @@ fn a_second_signal_ends_a_program_that_hangs_at_its_end() {
     until("it says why", || {
         server.output().contains("stopping at once")
     });
+}
+
+/// A client whose connection the server itself has cut has not left.
+#[test]
+fn a_run_that_waits_is_not_cancelled_when_the_server_cuts_who_waits_for_it() {
+    let setup = setup().env("STOP_HANGS", "1").env("BACKSTITCH_DRAIN", "0");
+    let mut server = setup.start();
+    let client = Client::of(&server);
+    let thread = send(&client, "ann", "POST", "/threads", &json!({})).json();
+    let runs = format!("/threads/{}/runs", thread["thread_id"].as_str().unwrap());
+    let run = json!({
+        "assistant_id": "note", "input": {}, "after_seconds": 3600, "on_disconnect": "cancel",
+    });
+    let path = format!("{runs}/wait");
+    let mut response = client.begin(
+        "POST",
+        &path,
+        &[("x-user", "ann")],
+        run.to_string().as_bytes(),
+    );
+    let status = |client: &Client| get(client, "ann", &runs).json()[0]["status"].clone();
+    until("the run waits", || status(&client) == "pending");
+    server.signal("TERM");
+    response.read_to_end(&mut vec![]).ok();
+    until("the server does what it wanted at the end", || {
+        server.output().contains("hook STOP_FAILS")
+    });
+    // Whoever would cancel the run has done so meanwhile.
+    std::thread::sleep(Duration::from_millis(500));
+    server.signal("INT");
+    server.wait();
+    server.restart();
+    assert_eq!(status(&Client::of(&server)), "pending");
 }

@@ -201,12 +201,16 @@ fn stream_response(
     response
 }
 
-/// Cancels the run when its client leaves, if `cancels`.
+/// Cancels the run when its client leaves, if `cancels`. A client whose connection the server itself has cut has not left.
 fn on_disconnect(call: &Call, run: Target, cancels: bool) -> Option<sse::OnDisconnect> {
     cancels.then(|| {
         let runs = call.runs().clone();
         let access = joining(call, true);
+        let cut = call.shared.cut.clone();
         let leave: sse::OnDisconnect = Box::new(move || {
+            if cut.is_cancelled() {
+                return;
+            }
             tokio::spawn(async move {
                 let reason = "client disconnected from the run stream (on_disconnect=cancel)";
                 let cancelled = runs.cancel_run(&access, run, CancelAction::Interrupt, reason);

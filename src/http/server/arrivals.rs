@@ -5,12 +5,12 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// How many bodies nobody has read to their end yet.
+/// How many bodies have begun to come and nobody has read to their end.
 #[derive(Debug, Default)]
 pub struct Arrivals(AtomicUsize);
 
 impl Arrivals {
-    /// A body begins to come; nobody wants more of it when the guard is dropped.
+    /// A body begins to come.
     pub fn begin(self: &Arc<Self>) -> Arrival {
         self.0.fetch_add(1, Ordering::Relaxed);
         Arrival(self.clone())
@@ -22,12 +22,13 @@ impl Arrivals {
     }
 }
 
-/// A body that comes.
+/// A body that comes. One that is dropped before it is over comes for ever: hyper closes its connection.
 #[derive(Debug)]
 pub struct Arrival(Arc<Arrivals>);
 
-impl Drop for Arrival {
-    fn drop(&mut self) {
+impl Arrival {
+    /// All of it has been read.
+    pub fn end(self) {
         self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -5,7 +5,7 @@ use std::{
     fmt,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
@@ -41,8 +41,8 @@ impl RequestBody {
         if body.is_end_stream() {
             return Self::new(body);
         }
-        let _arrival = arrivals.begin();
-        Self::new(Arriving { body, _arrival })
+        let arrival = Some(arrivals.begin());
+        Self::new(Arriving { body, arrival })
     }
 
     /// A body without a byte.
@@ -82,10 +82,10 @@ impl HttpBody for RequestBody {
     }
 }
 
-/// A body that somebody reads to its end, or drops.
+/// A body, and that it comes until somebody has read it to its end.
 struct Arriving {
     body: Incoming,
-    _arrival: Arrival,
+    arrival: Option<Arrival>,
 }
 
 impl HttpBody for Arriving {
@@ -96,7 +96,12 @@ impl HttpBody for Arriving {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let is_over = frame.is_none() || self.body.is_end_stream();
+        if let Some(arrival) = self.arrival.take_if(|_| is_over) {
+            arrival.end();
+        }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {

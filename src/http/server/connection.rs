@@ -228,8 +228,10 @@ mod tests {
         assert!(activity.waits_for_response(), "a request without a body");
         let arrival = activity.arrivals().begin();
         assert!(!activity.waits_for_response(), "a body comes");
-        drop(arrival);
+        arrival.end();
         assert!(activity.waits_for_response());
+        drop(activity.arrivals().begin());
+        assert!(!activity.waits_for_response(), "a body that was refused");
         drop(busy);
         assert!(!activity.waits_for_response(), "it was answered");
         let _busy = activity.enter(true);

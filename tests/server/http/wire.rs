@@ -1,5 +1,7 @@
 //! Frames and headers, byte by byte.
 
+use std::io::{Read, Write};
+
 use test_support::server::Setup;
 
 use super::*;
@@ -204,4 +206,22 @@ fn health_and_facts_are_there() {
     }
     let put = client.send("PUT", "/threads", &[], b"{}");
     assert_eq!(put.refused(405), "Method Not Allowed");
+}
+
+#[test]
+fn requests_that_are_sent_ahead_have_their_responses_in_that_order() {
+    let (_server, client) = serve(&Place::sqlite());
+    let run = format!("/threads/{}/runs/wait", client.thread());
+    let mut connection = client.begin("POST", &run, &[], counter().to_string().as_bytes());
+    let last = "GET /info HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let next = format!("GET /ok HTTP/1.1\r\nhost: localhost\r\n\r\n{last}");
+    connection.write_all(next.as_bytes()).unwrap();
+    let mut text = String::new();
+    connection.read_to_string(&mut text).unwrap();
+    let begins = ["\"count\":1111", "{\"ok\":true", "\"version\""].map(|part| text.find(part));
+    assert!(
+        begins.iter().all(Option::is_some) && begins.is_sorted(),
+        "{text}"
+    );
+    assert_eq!(text.matches("HTTP/1.1 200 OK\r\n").count(), 3, "{text}");
 }
