@@ -94,6 +94,10 @@ pub async fn record(
                 let mut writes = vec![(INTERRUPT.into(), stored)];
                 writes.extend(control.into_iter().filter(|(name, _)| &**name == RESUME));
                 let rows = execution.put_writes(task.id, &task.path, writes);
+                // Their ids are made of the checkpoint's: after a crash before its commit nobody could answer them.
+                for kind in [Kind::Updates, Kind::Values, Kind::Tasks] {
+                    persist::before_naming(execution, kind).await?;
+                }
                 emit::interrupts(execution, index, &interrupts);
                 enqueue(execution, &task, rows, others_run).await;
             }

@@ -26,6 +26,7 @@ on_both_storages!(
     checkpoints_are_named_when_they_are_stored,
     streams_that_are_ahead_name_no_checkpoint_that_is_not_stored,
     a_failure_that_names_its_checkpoint_is_shown_when_that_is_stored,
+    an_interrupt_is_shown_when_its_checkpoint_is_stored,
 );
 
 /// The checkpoints that are stored.
@@ -240,4 +241,29 @@ fn a_failure_that_names_its_checkpoint_is_shown_when_that_is_stored(place: &Plac
     let text = failure.data.to_string();
     let named = shown.all.iter().filter(|id| text.contains(id.as_str()));
     assert_eq!(named.count(), 1, "{text} of {:?}", shown.all);
+}
+
+/// The id of an interrupt, by which a client answers it, is made of that of its checkpoint.
+fn an_interrupt_is_shown_when_its_checkpoint_is_stored(place: &Place) {
+    for mode in ["updates", "values", "tasks"] {
+        // No checkpoint of the run is stored before the gate opens.
+        let gated = Gated::start(place, "");
+        let client = Client::of(&gated.server);
+        let thread = client.thread();
+        let run = json!({
+            "assistant_id": "fault",
+            "input": {"how": "ask"},
+            "stream_mode": [mode, "custom"],
+            "durability": "async",
+        });
+        let stream = Reader::of(client.open_stream(&thread, &run));
+        let shown = gated.shown(stream);
+        assert!(shown.stored.is_empty(), "{mode}: {:?}", shown.stored);
+        let asks = |event: &&Event| event.data.to_string().contains("shall I go on?");
+        assert!(!shown.events.iter().any(|event| asks(&event)), "{mode}");
+        let asked = shown.whole.iter().find(asks).unwrap().data.to_string();
+        let state = client.get(&format!("/threads/{thread}/state")).json();
+        let id = state["interrupts"][0]["id"].as_str().unwrap();
+        assert!(asked.contains(id), "{mode}: {id} in {asked}");
+    }
 }
