@@ -22,7 +22,8 @@ impl Arrivals {
     }
 }
 
-/// A body that comes. One that is dropped before it is over comes for ever: hyper closes its connection.
+/// A body that comes. One that is dropped before it is over counts as coming for as long as its connection is open, which
+/// hyper closes in most cases; in the others hyper alone notices that the client has left.
 #[derive(Debug)]
 pub struct Arrival(Arc<Arrivals>);
 
