@@ -26,6 +26,7 @@ mod measures;
 mod page;
 mod process;
 mod sizes;
+mod takeovers;
 mod usage;
 mod workloads;
 
@@ -114,19 +115,25 @@ impl Storage {
 
     fn server(&self) -> Server {
         // The lease is short, so that a takeover need not be waited for.
-        self.server_with(("BACKSTITCH_LEASE", "3"))
+        self.server_with(&[("BACKSTITCH_LEASE", "3")])
     }
 
-    /// A server with one more setting.
-    fn server_with(&self, setting: (&str, &str)) -> Server {
+    /// A server that executes so many runs at once.
+    fn server_for(&self, runs: usize) -> Server {
+        let slots = (runs + 100).to_string();
+        self.server_with(&[("BACKSTITCH_LEASE", "3"), ("BACKSTITCH_SLOTS", &slots)])
+    }
+
+    /// A server with more settings.
+    fn server_with(&self, settings: &[(&str, &str)]) -> Server {
         match &self.place {
             Place::Sqlite(folder) => {
                 let data = folder.path().to_str().unwrap();
-                Server::bench(&self.program, &["--data", data], &[setting])
+                Server::bench(&self.program, &["--data", data], settings)
             }
             Place::Postgres(scratch) => {
-                let settings = [("DATABASE_URL", &*scratch.url), setting];
-                Server::bench(&self.program, &[], &settings)
+                let url = [("DATABASE_URL", &*scratch.url)];
+                Server::bench(&self.program, &[], &[&url, settings].concat())
             }
         }
     }
@@ -266,6 +273,6 @@ async fn measure(book: &mut Book, plan: Plan, storage: impl Fn() -> Storage) {
     if let Place::Postgres(_) = fresh.place {
         measures::commits(book, &fresh).await;
     }
-    measures::takeover(book, &fresh).await;
+    takeovers::measure(book, &fresh).await;
     measures::in_flight(book, plan, &storage()).await;
 }

@@ -6,7 +6,6 @@ use tokio::time::Instant;
 
 use crate::{
     Book, Place, Plan, SUPERSTEPS, Storage,
-    client::Client,
     page::Goal,
     process::Server,
     sizes,
@@ -301,6 +300,13 @@ pub async fn process_figures(book: &mut Book, storage: &Storage) {
         Goal::AtMost(100.0),
         "a database that is there".to_owned(),
     );
+    book.add(
+        format!("{name}: start to healthy"),
+        server.healthy.as_secs_f64() * 1000.0,
+        "ms",
+        Goal::AtMost(100.0),
+        "`/ok` answers 200".to_owned(),
+    );
     drop(workloads::joins(&server.address, 20).await);
     let before = server.resident() as f64;
     let open = workloads::joins(&server.address, JOINS).await;
@@ -315,7 +321,7 @@ pub async fn process_figures(book: &mut Book, storage: &Storage) {
     );
 }
 
-/// Transactions of one run after the other.
+/// Transactions of runs, one after the other.
 pub async fn commits(book: &mut Book, storage: &Storage) {
     let Place::Postgres(scratch) = &storage.place else {
         return;
@@ -341,53 +347,34 @@ pub async fn commits(book: &mut Book, storage: &Storage) {
         Goal::None,
         "reads and the thread's creation among them".to_owned(),
     );
-}
-
-/// From the death of a process to the end of its run in another one: on Postgres one that is there, on SQLite one
-/// that is started then.
-pub async fn takeover(book: &mut Book, storage: &Storage) {
-    let mut times = vec![];
-    for _ in 0..3 {
-        let first = storage.server();
-        let (_, run) = workloads::sleeper(&first.address, 1.0).await;
-        let mut client = Client::connect(&first.address).await;
-        while workloads::status(&mut client, &run).await == "pending" {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        let there = matches!(storage.place, Place::Postgres(_)).then(|| storage.server());
-        first.kill();
-        let begin = Instant::now();
-        let second = there.unwrap_or_else(|| storage.server());
-        let mut client = Client::connect(&second.address).await;
-        while workloads::status(&mut client, &run).await != "success" {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        times.push(begin.elapsed().as_secs_f64());
-    }
-    times.sort_by(f64::total_cmp);
-    let worst = times[times.len() - 1];
     book.add(
-        format!("{}: takeover after kill -9, worst of 3", storage.name()),
-        worst,
-        "s",
-        Goal::AtMost(8.0),
-        "lease 3 s, and the run sleeps for 1 s".to_owned(),
+        "Postgres: transactions of a superstep".to_owned(),
+        each / SUPERSTEPS,
+        "",
+        Goal::AtMost(1.0),
+        "the same, of each of the twelve".to_owned(),
+    );
+    let (begin, start) = (Instant::now(), count());
+    let runs = workloads::fan_out(&server.address, 100).await.len();
+    let all = count() - start - idle * begin.elapsed().as_secs_f64();
+    book.add(
+        "Postgres: transactions of a run with a superstep of 100 tasks".to_owned(),
+        all / runs as f64,
+        "",
+        Goal::None,
+        "reads and the thread's creation among them: none is of a single task".to_owned(),
     );
 }
 
 /// Many threads with a run in flight each: what a run takes in memory, and how long others wait beside them.
 pub async fn in_flight(book: &mut Book, plan: Plan, storage: &Storage) {
     let runs = plan.in_flight;
-    let slots = (runs + 100).to_string();
-    let (server, name) = (
-        storage.server_with(("BACKSTITCH_SLOTS", &slots)),
-        storage.name(),
-    );
+    let (server, name) = (storage.server_for(runs), storage.name());
     workloads::seq10(&server.address, 1, Duration::from_millis(500)).await;
     let alone = workloads::seq10(&server.address, 8, plan.span).await;
     let before = server.resident() as f64;
     let begin = Instant::now();
-    workloads::sleepers(&server.address, runs).await;
+    workloads::sleepers(&server.address, runs, 300.0).await;
     let time = begin.elapsed().as_secs_f64();
     let each = (server.resident() as f64 - before) / runs as f64;
     book.add(

@@ -2,7 +2,8 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
@@ -27,6 +28,8 @@ pub struct Server {
     pub address: String,
     /// From the start of the process to the line with its address.
     pub start: Duration,
+    /// From the start of the process to its first response of `/ok`.
+    pub healthy: Duration,
 }
 
 impl Server {
@@ -58,10 +61,14 @@ impl Server {
         let start = begin.elapsed();
         let address = line.trim().trim_end_matches('/');
         let address = address.rsplit_once('/').map_or(address, |(_, last)| last);
+        while !is_healthy(address) {
+            std::thread::yield_now();
+        }
         Self {
             child,
             address: address.to_owned(),
             start,
+            healthy: begin.elapsed(),
         }
     }
 
@@ -100,6 +107,17 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Whether `/ok` answers 200.
+fn is_healthy(address: &str) -> bool {
+    let request = format!("GET /ok HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    let mut response = String::new();
+    let answer = TcpStream::connect(address).and_then(|mut stream| {
+        stream.write_all(request.as_bytes())?;
+        stream.read_to_string(&mut response)
+    });
+    answer.is_ok() && response.starts_with("HTTP/1.1 200")
 }
 
 /// Processor time of a process, of those it waited for, and of its children.

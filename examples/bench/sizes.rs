@@ -38,7 +38,7 @@ pub async fn of(storage: &Storage) -> Sizes {
     }
 }
 
-/// The lengths of the values of all columns: a number counts as eight bytes.
+/// The payload of the pages of each table.
 fn sqlite(folder: &Path) -> Sizes {
     let file = std::fs::read_dir(folder)
         .unwrap()
@@ -49,26 +49,16 @@ fn sqlite(folder: &Path) -> Sizes {
         .unwrap();
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
     let db = rusqlite::Connection::open_with_flags(file, flags).unwrap();
-    let list = |query: &str| -> Vec<String> {
-        let mut statement = db.prepare(query).unwrap();
-        let rows = statement.query_map([], |row| row.get(0)).unwrap();
-        rows.collect::<Result<_, _>>().unwrap()
-    };
+    let query = "SELECT d.name, sum(d.payload) FROM dbstat d JOIN sqlite_schema s ON s.name = d.name \
+                 WHERE s.type = 'table' GROUP BY d.name";
+    let mut statement = db.prepare(query).unwrap();
+    let tables = statement
+        .query_map([], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
+        })
+        .unwrap();
     let mut sizes = Sizes { state: 0, whole: 0 };
-    for table in list("SELECT name FROM sqlite_schema WHERE type = 'table'") {
-        let columns = list(&format!("SELECT name FROM pragma_table_info('{table}')"));
-        let lengths = columns.iter().map(|column| {
-            format!(
-                "CASE typeof(\"{column}\") WHEN 'null' THEN 0 WHEN 'integer' THEN 8 WHEN 'real' THEN 8 \
-                 ELSE octet_length(\"{column}\") END"
-            )
-        });
-        let lengths: Vec<String> = lengths.collect();
-        let sum = format!(
-            "SELECT COALESCE(sum({}), 0) FROM \"{table}\"",
-            lengths.join(" + ")
-        );
-        let bytes: i64 = db.query_row(&sum, [], |row| row.get(0)).unwrap();
+    for (table, bytes) in tables.map(Result::unwrap) {
         sizes.whole += bytes.unsigned_abs();
         if STATE.contains(&&*table) {
             sizes.state += bytes.unsigned_abs();

@@ -284,44 +284,37 @@ pub async fn joins(address: &str, count: usize) -> Vec<Client> {
     open
 }
 
-/// Starts a run that sleeps; returns where its state is read.
-pub async fn sleeper(address: &str, seconds: f64) -> (String, String) {
-    let mut client = Client::connect(address).await;
-    let thread = client.thread().await;
-    let body = json!({"assistant_id": "sleeper", "input": {"seconds": seconds}}).to_string();
-    let run = client
-        .json("POST", &format!("/threads/{thread}/runs"), &body)
-        .await;
-    let run = format!("/threads/{thread}/runs/{}", run["run_id"].as_str().unwrap());
-    (thread, run)
-}
-
-/// Starts runs that sleep for five minutes, each on a thread of its own, from sixteen clients; returns when
-/// all of them are executed.
-pub async fn sleepers(address: &str, count: usize) {
+/// Starts runs that sleep for so many seconds, each on a thread of its own, from sixteen clients; returns where their
+/// states are read, once all of them are executed.
+pub async fn sleepers(address: &str, count: usize, seconds: f64) -> Vec<String> {
     const CLIENTS: usize = 16;
-    let body = json!({"assistant_id": "sleeper", "input": {"seconds": 300}}).to_string();
+    let body = json!({"assistant_id": "sleeper", "input": {"seconds": seconds}}).to_string();
     let clients: Vec<_> = (0..CLIENTS)
         .map(|at| {
             let (address, body) = (address.to_owned(), body.clone());
             tokio::spawn(async move {
                 let mut client = Client::connect(&address).await;
-                let mut last = String::new();
+                let mut own = vec![];
                 for _ in (at..count).step_by(CLIENTS) {
                     let thread = client.thread().await;
                     let path = format!("/threads/{thread}/runs");
                     let run = client.json("POST", &path, &body).await;
-                    last = format!("{path}/{}", run["run_id"].as_str().unwrap());
+                    own.push(format!("{path}/{}", run["run_id"].as_str().unwrap()));
                 }
-                while status(&mut client, &last).await != "running" {
+                while let Some(last) = own.last()
+                    && status(&mut client, last).await == "pending"
+                {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
+                own
             })
         })
         .collect();
+    let mut all = vec![];
     for client in clients {
-        client.await.unwrap();
+        all.append(&mut client.await.unwrap());
     }
+    all
 }
 
 /// The status of a run.
