@@ -2,6 +2,7 @@
 //! LangGraph's semantics. `plan` and `apply` are pure; `superstep` is the loop around them.
 
 pub mod apply;
+pub mod barrier;
 pub mod begin;
 pub mod callback;
 pub mod channels;
@@ -35,6 +36,7 @@ pub mod tolerance;
 pub mod topology;
 pub mod update;
 
+pub use barrier::Barrier;
 pub use error::{Error, Mistake};
 pub use event::{Body, Event, Interrupt, Kind, Silent, Sink};
 pub use execution::counted;

@@ -289,3 +289,10 @@ pub struct Flush {
     /// The rows. No key twice in one call.
     pub writes: Vec<WriteRow>,
 }
+
+impl Flush {
+    /// About how many bytes its rows have.
+    pub(crate) fn bytes(&self) -> usize {
+        self.writes.iter().map(|write| write.bytes.len()).sum()
+    }
+}

@@ -119,7 +119,7 @@ pub async fn begin(execution: &mut Execution, mut beginning: Beginning) -> Resul
     if from_here && record.is_none() {
         let recovery = &execution.context.recovery;
         let record = recovery.record_command(execution.current.id);
-        persist::enqueue(execution, rows, record, false).await;
+        persist::enqueue(execution, rows, None, record, false).await;
     }
 
     if resuming {
@@ -197,7 +197,7 @@ async fn resume(execution: &mut Execution, forks: bool) -> Result<(), Error> {
         execution.pending.drop_channel(INTERRUPT);
         // The row has none; the superstep that follows starts from those of the original.
         let updated = execution.updated.take();
-        persist::checkpoint(execution, Source::Fork).await?;
+        persist::checkpoint(execution, Source::Fork, None).await?;
         persist::before_superstep(execution).await?;
         execution.updated = updated;
     }
@@ -238,5 +238,5 @@ async fn take_input(execution: &mut Execution, input: Value) -> Result<(), Error
     execution.updated = Some(updated);
     // Resume values and results of the discarded tasks belong to the checkpoint before.
     execution.pending.clear();
-    persist::checkpoint(execution, Source::Input).await
+    persist::checkpoint(execution, Source::Input, None).await
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::barrier::Barrier;
 use crate::{
     checkpoint::Source,
     extract::{Report, RunConfig},
@@ -237,6 +238,11 @@ pub trait Sink: Send + Sync + 'static {
     /// Called when the root graph begins a superstep: what follows is of the one after this
     /// checkpoint.
     fn superstep(&self, _checkpoint: Option<CheckpointId>) {}
+
+    /// From here on, events are shown once the barrier is dropped; `None` from a sink that shows them at once.
+    fn barrier(&self) -> Option<Barrier> {
+        None
+    }
 
     /// Called once with the run's config, which metadata events contain.
     fn started(&self, _config: &Arc<RunConfig>) {}

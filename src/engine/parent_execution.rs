@@ -115,6 +115,7 @@ impl ParentExecution {
             ns: self.ns.clone(),
             checkpoint: self.checkpoint,
             writes: std::iter::once(steps).chain(earlier).collect(),
+            barrier: None,
         };
         writer.enqueue([writes], false).await;
         if writer.durability() == Durability::Exit {

@@ -1,8 +1,9 @@
 //! Storing what an execution has: results of tasks, and checkpoints.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use super::{
+    barrier::Barrier,
     channels,
     error::Error,
     event::Kind,
@@ -10,8 +11,11 @@ use super::{
     message_index::{self, ChangeSource, IndexRows},
 };
 use crate::{
-    checkpoint::{Checkpoint, Commit, Pending, Slot, Source, frame},
-    id::{BranchId, ThreadId, TreeId},
+    checkpoint::{
+        Checkpoint, Commit, Pending, Slot, Source,
+        frame::{self, Appended},
+    },
+    id::{BranchId, CheckpointId, ThreadId, TreeId},
 };
 use queue::QueuedWrites;
 use writer::RunWriter;
@@ -29,6 +33,7 @@ pub mod writer;
 pub async fn enqueue(
     execution: &Execution,
     writes: Vec<Pending>,
+    barrier: Option<Barrier>,
     also: Option<QueuedWrites>,
     others_run: bool,
 ) {
@@ -39,6 +44,7 @@ pub async fn enqueue(
         ns: execution.ns.clone(),
         checkpoint: execution.current.id,
         writes,
+        barrier,
     });
     writer
         .enqueue(own.into_iter().chain(also), others_run)
@@ -49,6 +55,23 @@ pub async fn enqueue(
 fn writer_of(execution: &Execution) -> Option<&Arc<RunWriter>> {
     let writer = execution.context.writer.as_ref();
     writer.filter(|_| execution.stores)
+}
+
+/// From here on, events of a run whose stream has a log are shown once what the barrier goes with is stored. Nothing for an
+/// execution that stores nothing, or only when it ends.
+pub fn barrier(execution: &Execution) -> Option<Barrier> {
+    if execution.stores_at_exit() {
+        return None;
+    }
+    writer_of(execution).and_then(|_| execution.context.sink.barrier())
+}
+
+/// Passes the barriers of what is queued: its superstep failed, and it may be stored much later, if the node around the
+/// graph goes on.
+pub async fn pass_barriers(execution: &Execution) {
+    if let Some(writer) = writer_of(execution) {
+        writer.pass_barriers().await;
+    }
 }
 
 /// Makes everything that is queued durable: tasks wait or failed, and no commit follows.
@@ -90,14 +113,19 @@ pub async fn before_superstep(execution: &Execution) -> Result<(), Error> {
     }
 }
 
-/// Moves to a new checkpoint and stores it, with the results of the tasks that led to it.
+/// Moves to a new checkpoint and stores it, with the results of the tasks that led to it; what tells of it is behind a
+/// barrier.
 ///
 /// # Errors
 /// An earlier write failed, or another writer took over.
-pub async fn checkpoint(execution: &mut Execution, source: Source) -> Result<(), Error> {
+pub async fn checkpoint(
+    execution: &mut Execution,
+    source: Source,
+    barrier: Option<Barrier>,
+) -> Result<(), Error> {
     execution.measure();
     let before = execution.current.id;
-    let checkpoint = execution.advance(source);
+    let mut checkpoint = execution.advance(source);
     let late = execution.stores_at_exit();
     if execution.ns.is_empty() && !late {
         *execution.context.root.lock() = Some(checkpoint.id);
@@ -109,35 +137,47 @@ pub async fn checkpoint(execution: &mut Execution, source: Source) -> Result<(),
         writer.discard_at(&execution.ns, before).await;
         return Ok(());
     }
-    let writes = writer.take_queued().await;
-    store(execution, &writer, checkpoint, &writes).await
-}
-
-async fn store(
-    execution: &mut Execution,
-    writer: &RunWriter,
-    mut checkpoint: Checkpoint,
-    writes: &[QueuedWrites],
-) -> Result<(), Error> {
-    let id = checkpoint.id;
-    let commit = encode(execution, &mut checkpoint, writes);
-    let written = WrittenRow {
-        created_at: commit.checkpoint.created_at,
-        weight: commit.checkpoint.weight(),
+    let parent = checkpoint.parent;
+    let (commit, appended) = encode(execution, &mut checkpoint);
+    let (ns, branch, format) = (
+        &execution.ns,
+        execution.context.branch,
+        writer.saver().format(),
+    );
+    let rows = |queued: &QueuedWrites| {
+        let own = queued.ns == *ns && Some(queued.checkpoint) == parent;
+        let appended = own.then_some(&appended);
+        let (at, of) = (queued.checkpoint, &queued.writes);
+        frame::encode_writes(&queued.ns, at, branch, of, appended, format)
     };
-    writer.commit(commit).await?;
-    execution.current.stored = Some(id);
-    execution.current.written = Some(written);
-    execution.stored_any = true;
+    let row = written(&commit);
+    writer.commit_with_queued(commit, rows, barrier).await?;
+    note_stored(execution, row);
     Ok(())
 }
 
-/// The rows of a checkpoint and of the writes that travel with it.
+/// The id of a checkpoint, and what is known of its row.
+fn written(commit: &Commit) -> (CheckpointId, WrittenRow) {
+    let row = &commit.checkpoint;
+    let written = WrittenRow {
+        created_at: row.created_at,
+        weight: row.weight(),
+    };
+    (row.id, written)
+}
+
+/// Its present checkpoint is stored, or on its way.
+fn note_stored(execution: &mut Execution, (id, row): (CheckpointId, WrittenRow)) {
+    execution.current.stored = Some(id);
+    execution.current.written = Some(row);
+    execution.stored_any = true;
+}
+
+/// The rows of a checkpoint, and what its deltas appended.
 fn encode(
     execution: &mut Execution,
     checkpoint: &mut Checkpoint,
-    writes: &[QueuedWrites],
-) -> Commit {
+) -> (Commit, HashMap<Arc<str>, Appended>) {
     let graph = execution.graph().clone();
     let indexed = match &execution.context.index {
         Some(index) if execution.ns.is_empty() => message_index::index_checkpoint(
@@ -155,30 +195,16 @@ fn encode(
     let format = format.unwrap_or_default();
     let shape = |name: &str| channels::shape(&graph, name);
     let encoded = (execution.frame).encode(&execution.ns, checkpoint, shape, format);
-    let branch = execution.context.branch;
-    let writes = writes
-        .iter()
-        .flat_map(|queued| {
-            let own = queued.ns == execution.ns && Some(queued.checkpoint) == checkpoint.parent;
-            frame::encode_writes(
-                &queued.ns,
-                queued.checkpoint,
-                branch,
-                &queued.writes,
-                own.then_some(&encoded.appended),
-                format,
-            )
-        })
-        .collect();
-    Commit {
+    let commit = Commit {
         slot: no_slot(),
         open: None,
         checkpoint: encoded.row,
         blobs: encoded.blobs,
-        writes,
+        writes: vec![],
         nodes: indexed.nodes,
         events: indexed.events,
-    }
+    };
+    (commit, encoded.appended)
 }
 
 /// A placeholder that the writer replaces with the slot as it is then.

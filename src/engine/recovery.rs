@@ -167,6 +167,7 @@ impl Recovery {
             ns: "".into(),
             checkpoint: at,
             writes: vec![record],
+            barrier: None,
         })
     }
 

@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use super::{Error, RunOptions, Thread};
 use crate::{
-    engine::{self, Body, ClientCommand, Ended, Event, Finished, Input, Interrupt, Kind, Sink},
+    engine::{
+        self, Barrier, Body, ClientCommand, Ended, Event, Finished, Input, Interrupt, Kind, Sink,
+    },
     extract::RunConfig,
     id::CheckpointId,
     state::{FromValues, IntoInput, Unreadable, Unsuitable},
@@ -216,6 +218,10 @@ impl Sink for FailureSink {
     fn superstep(&self, checkpoint: Option<CheckpointId>) {
         self.failed.lock().clear();
         self.events.superstep(checkpoint);
+    }
+
+    fn barrier(&self) -> Option<Barrier> {
+        self.events.barrier()
     }
 
     fn started(&self, config: &Arc<RunConfig>) {

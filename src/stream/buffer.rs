@@ -188,7 +188,7 @@ impl Buffer {
     }
 
     /// The frames from number `from` on and before `end`, at most about [`CHUNK`] bytes of them. With a
-    /// filter only frames of its modes. `end` is between two chunks, or behind the last frame.
+    /// filter only frames of its modes. `end` is at most where the last chunk ends, or behind the last frame.
     pub fn read(&mut self, from: u64, end: u64, filter: Option<Modes>) -> Read {
         let end = self.next.min(end);
         let mut read = Read {
@@ -207,7 +207,7 @@ impl Buffer {
                 break;
             };
             let mut next = read.next;
-            let piece = chunk.read(&mut next, filter);
+            let piece = chunk.read(&mut next, end, filter);
             let length = read.bytes.len() + many.len();
             if length > 0 && length + piece.len() > CHUNK {
                 break;
@@ -291,10 +291,11 @@ impl Buffer {
 }
 
 impl Chunk {
-    /// The frames of this chunk from number `next` on, which moves behind them.
-    fn read(&self, next: &mut u64, filter: Option<Modes>) -> Bytes {
+    /// The frames of this chunk from number `next` on and before `end`; `next` moves behind them.
+    fn read(&self, next: &mut u64, end: u64, filter: Option<Modes>) -> Bytes {
         let from = usize::try_from(*next - self.first).unwrap_or(usize::MAX);
-        let to = self.marks.len();
+        let left = usize::try_from(end - self.first).unwrap_or(usize::MAX);
+        let to = self.marks.len().min(left);
         *next = self.first + to as u64;
         let start = |index: usize| match index {
             0 => 0,
@@ -390,6 +391,24 @@ mod tests {
             (from, pieces) = (read.next, pieces + 1);
         }
         assert!(pieces >= 7);
+    }
+
+    #[test]
+    fn a_read_ends_where_it_is_to_within_a_chunk() {
+        let mut buffer = filled(5);
+        buffer.seal_from(1);
+        let values = Some(Mode::Values.into());
+        for (end, filter, expected) in [
+            (1, None, &[][..]),
+            (3, None, &[1, 2]),
+            (5, values, &[2, 4]),
+            (4, values, &[2]),
+            (6, None, &[1, 2, 3, 4, 5]),
+        ] {
+            let read = buffer.read(1, end, filter);
+            assert_eq!((&data(&read.bytes)[..], read.next), (expected, end));
+        }
+        assert_eq!(data(&buffer.read(3, 5, None).bytes), [3, 4]);
     }
 
     #[test]

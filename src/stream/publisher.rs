@@ -26,7 +26,7 @@ use super::{
     thread::{End, Feed, Passed},
 };
 use crate::{
-    engine::{Event, Kind, Sink},
+    engine::{Barrier, Event, Kind, Sink},
     extract::RunConfig,
     id::{CheckpointId, RunId, ThreadId},
     value::Value,
@@ -320,7 +320,8 @@ impl Publisher {
             }
         }
         let end = match &state.logging {
-            Some(logging) => logging.visible,
+            Some(logging) if closed => logging.logged,
+            Some(logging) => logging.visible(),
             None => u64::MAX,
         };
         let filter = filter.unwrap_or(Modes::OF_RUN);
@@ -410,6 +411,10 @@ impl Sink for Publisher {
         if state.logging.is_some() {
             state.buffer.reach(checkpoint);
         }
+    }
+
+    fn barrier(&self) -> Option<Barrier> {
+        self.add_barrier()
     }
 
     fn started(&self, config: &Arc<RunConfig>) {

@@ -10,6 +10,7 @@ use crate::{
     value::Value,
 };
 
+mod barriers;
 mod delivery;
 mod ending;
 mod recorded;

@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Value, json};
 use test_support::{
-    client::{Client, Open},
+    client::{Client, Event, Open},
     memory::{MIB, Memory},
     on_both_storages,
     place::{Place, block_on},
@@ -292,6 +292,10 @@ fn a_stream_that_can_be_resumed_shows_no_event_that_a_crash_takes_back(place: &P
     server.kill();
     let number = |id: &Option<String>| id.as_deref().unwrap().parse::<u64>().unwrap();
     shown.extend(std::iter::from_fn(|| open.event_or_break().ok().flatten()));
+    let updates = |events: &[Event]| events.iter().filter(|one| one.name == "updates").count();
+    // No superstep of which it was shown something is executed again.
+    let (seen, stored) = (updates(&shown), stored(place, &server));
+    assert!(seen <= stored, "{seen} supersteps shown, {stored} stored");
     let last = number(&shown.last().unwrap().id);
     let sql = "SELECT CAST(max(last_seq) AS text) FROM run_events";
     let kept = rows(place, &server, sql)[0][0].clone().unwrap();

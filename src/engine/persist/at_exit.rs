@@ -1,6 +1,6 @@
 //! Storing what is left when a graph stops, in `Exit` durability.
 
-use super::{encode, queue::DeferredCheckpoint, store, writer_of};
+use super::{encode, note_stored, queue::DeferredCheckpoint, writer_of, written};
 use crate::{
     checkpoint::frame,
     engine::{error::Error, execution::Execution},
@@ -28,10 +28,13 @@ pub async fn store_at_exit(execution: &mut Execution, leaves_rest: bool) -> Resu
     let is_left = leaves_rest && writer.keep_rest().await;
     let stored = execution.current.stored;
     if execution.current.exists && stored != Some(execution.current.id) {
-        let checkpoint = execution.checkpoint(stored);
+        let mut checkpoint = execution.checkpoint(stored);
         // Those between are never stored, and the next run may begin from memory.
         execution.current.parent = stored;
-        store(execution, &writer, checkpoint, &[]).await?;
+        let (commit, _) = encode(execution, &mut checkpoint);
+        let row = written(&commit);
+        writer.commit(commit).await?;
+        note_stored(execution, row);
     }
     if is_left {
         return Ok(());
@@ -50,7 +53,7 @@ fn defer(execution: &mut Execution) -> Option<DeferredCheckpoint> {
         return None;
     } else if stored != Some(execution.current.id) {
         let mut checkpoint = execution.checkpoint(stored);
-        let commit = encode(execution, &mut checkpoint, &[]);
+        let (commit, _) = encode(execution, &mut checkpoint);
         (Some(commit), checkpoint)
     } else if execution.pending.is_empty() {
         return None;

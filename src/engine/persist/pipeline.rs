@@ -14,6 +14,7 @@ use tracing::{Instrument, Span};
 use super::ahead_memory::AheadMemory;
 use crate::{
     checkpoint::{Commit, Error, Flush, Saver},
+    engine::barrier::Barrier,
     fail_point, trace,
 };
 
@@ -77,6 +78,8 @@ struct Entry {
     since: Instant,
     /// Ends with the entry.
     span: Span,
+    /// What is shown once it is durable.
+    barriers: Vec<Barrier>,
 }
 
 /// The writes of one run, in their order.
@@ -149,6 +152,8 @@ impl State {
         let bytes = entries.iter().map(|entry| entry.bytes).sum();
         self.bytes -= bytes;
         memory.release(bytes);
+        let barriers = entries.into_iter().flat_map(|entry| entry.barriers);
+        barriers.for_each(Barrier::keep_up);
     }
 
     /// What goes in the next transaction: a flush alone, a superstep that opens a branch alone, else
@@ -314,14 +319,16 @@ impl Pipeline {
         }
     }
 
-    /// Adds a write. After a failure it is dropped: the next call that waits says why.
-    pub fn push(self: &Arc<Self>, write: Write) {
+    /// Adds a write, whose barriers are passed when it is durable. After a failure it is dropped: the next call that waits
+    /// says why.
+    pub fn push(self: &Arc<Self>, write: Write, barriers: Vec<Barrier>) {
         let bytes = match &write {
             Write::Commit(commit) => commit.bytes(),
-            Write::Flush(_) => 0,
+            Write::Flush(flush) => flush.bytes(),
         };
         let mut state = self.state.lock();
         if state.failed.is_some() {
+            barriers.into_iter().for_each(Barrier::keep_up);
             return;
         }
         state.added += 1;
@@ -333,6 +340,7 @@ impl Pipeline {
             bytes,
             since: Instant::now(),
             span: trace::commit(),
+            barriers,
         });
         if state.has_gathered(&self.limits) {
             self.wanted.notify_one();
@@ -352,8 +360,10 @@ impl Pipeline {
             };
             let span = first.span.clone();
             let (count, bytes) = (batch.len(), batch.iter().map(|one| one.bytes).sum());
-            let (writes, spans): (Vec<_>, Vec<_>) =
-                batch.into_iter().map(|one| (one.write, one.span)).unzip();
+            let (writes, (spans, barriers)): (Vec<_>, (Vec<_>, Vec<_>)) = batch
+                .into_iter()
+                .map(|one| (one.write, (one.span, one.barriers)))
+                .unzip();
             let result = AssertUnwindSafe(self.write(writes).instrument(span))
                 .catch_unwind()
                 .await
@@ -364,7 +374,13 @@ impl Pipeline {
             drop(spans);
             // Whoever waited for this transaction alone does not want the next one; who waits on says so again.
             let _ = self.wanted.notified().now_or_never();
-            self.end(count, bytes, result);
+            if result.is_err() {
+                barriers.into_iter().flatten().for_each(Barrier::keep_up);
+                self.end(count, bytes, result);
+            } else {
+                self.end(count, bytes, result);
+                drop(barriers);
+            }
             if self.limits.supersteps > 1 && !self.state.lock().has_gathered(&self.limits) {
                 let _ = tokio::time::timeout_at(next, self.wanted.notified()).await;
             }

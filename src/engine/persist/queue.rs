@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use crate::{
     budget::Reservation,
     checkpoint::{Commit, Pending, earlier, frame},
-    engine::reserved::RESUME,
+    engine::{barrier::Barrier, reserved::RESUME},
     id::{CheckpointId, TaskId},
 };
 
@@ -17,6 +17,8 @@ pub struct QueuedWrites {
     pub checkpoint: CheckpointId,
     /// What it wrote.
     pub writes: Vec<Pending>,
+    /// What tells of it is shown once it is stored.
+    pub barrier: Option<Barrier>,
 }
 
 /// In `Exit` durability: a checkpoint of a graph inside, to be stored after that of the root.
@@ -71,15 +73,34 @@ impl Queue {
         !self.writes.is_empty()
     }
 
-    /// Takes the results of tasks.
-    pub fn take_writes(&mut self) -> Vec<QueuedWrites> {
+    /// The results of tasks.
+    pub fn writes(&self) -> &[QueuedWrites] {
+        &self.writes
+    }
+
+    /// Takes the results of tasks, and their barriers apart.
+    pub fn take_writes(&mut self) -> (Vec<QueuedWrites>, Vec<Barrier>) {
+        let mut writes = self.take_all();
+        let barriers = writes.iter_mut().filter_map(|one| one.barrier.take());
+        let barriers = barriers.collect();
+        (writes, barriers)
+    }
+
+    fn take_all(&mut self) -> Vec<QueuedWrites> {
         self.by_task.clear();
         std::mem::take(&mut self.writes)
     }
 
+    /// Passes the barriers of the results.
+    pub fn pass_barriers(&mut self) {
+        for queued in &mut self.writes {
+            queued.barrier = None;
+        }
+    }
+
     /// Drops the writes at a checkpoint.
     pub fn discard_at(&mut self, ns: &str, checkpoint: CheckpointId) {
-        for queued in self.take_writes() {
+        for queued in self.take_all() {
             if queued.checkpoint != checkpoint || &*queued.ns != ns {
                 self.push(queued);
             }
@@ -101,5 +122,13 @@ impl Queue {
         newest
             .find(|deferred| *deferred.ns == *ns)
             .map(|deferred| deferred.decoded.clone())
+    }
+}
+
+impl Drop for Queue {
+    /// What is left will never be stored.
+    fn drop(&mut self) {
+        let (_, barriers) = self.take_writes();
+        barriers.into_iter().for_each(Barrier::keep_up);
     }
 }

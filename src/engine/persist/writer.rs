@@ -12,7 +12,8 @@ use super::{
     queue::{DeferredCheckpoint, Queue, QueuedWrites},
 };
 use crate::{
-    checkpoint::{Commit, Error, Flush, NewBranch, Saver, Slot, frame},
+    checkpoint::{Commit, Error, Flush, NewBranch, Saver, Slot, WriteRow, frame},
+    engine::barrier::Barrier,
     id::CheckpointId,
 };
 
@@ -105,9 +106,9 @@ impl RunWriter {
         inner.open.as_ref().map_or(inner.slot, |open| open.source)
     }
 
-    /// Takes the queued writes, which are to travel in a commit.
-    pub async fn take_queued(&self) -> Vec<QueuedWrites> {
-        self.inner.lock().await.queue.take_writes()
+    /// Passes the barriers of the queued writes.
+    pub async fn pass_barriers(&self) {
+        self.inner.lock().await.queue.pass_barriers();
     }
 
     /// Drops queued writes at a checkpoint that is never stored.
@@ -172,7 +173,7 @@ impl RunWriter {
 
     async fn start_flush(&self, inner: &mut Inner) -> Result<(), Error> {
         self.pipeline.drained().await?;
-        let queued = inner.queue.take_writes();
+        let (queued, barriers) = inner.queue.take_writes();
         let format = self.saver().format();
         let flush = Flush {
             slot: inner.slot,
@@ -185,7 +186,7 @@ impl RunWriter {
                 })
                 .collect(),
         };
-        self.pipeline.push(Write::Flush(Box::new(flush)));
+        self.pipeline.push(Write::Flush(Box::new(flush)), barriers);
         Ok(())
     }
 
@@ -211,11 +212,12 @@ impl RunWriter {
         let Some(open) = inner.open.take_if(|open| open.copy_writes) else {
             return Ok(());
         };
-        self.pipeline.push(Write::Flush(Box::new(Flush {
+        let flush = Flush {
             slot: inner.slot,
             open: Some(open),
             writes: vec![],
-        })));
+        };
+        self.pipeline.push(Write::Flush(Box::new(flush)), vec![]);
         self.pipeline.drained().await
     }
 
@@ -240,13 +242,43 @@ impl RunWriter {
     /// Writes a checkpoint. Returns when the run may go on ahead of it. In `Sync` that is when it is durable, but for
     /// a checkpoint of the root graph: the run waits for it in [`before_superstep`](Self::before_superstep).
     ///
-    /// The commit's slot and branch are filled in here; its `writes` were queued before.
+    /// The commit's slot and branch are filled in here.
     ///
     /// # Errors
     /// An earlier write failed, or another writer took over.
-    pub async fn commit(&self, mut commit: Commit) -> Result<(), Error> {
+    pub async fn commit(&self, commit: Commit) -> Result<(), Error> {
         let mut inner = self.inner.lock().await;
         self.pipeline.room(commit.bytes()).await?;
+        self.put(&mut inner, commit, vec![]).await
+    }
+
+    /// [Writes a checkpoint](Self::commit) together with everything that is queued, of which `rows` makes the rows. The
+    /// barrier, and those of what is queued, are passed when it is durable.
+    ///
+    /// Where this is dropped before it returns, either everything is on its way or the queue is as it was.
+    ///
+    /// # Errors
+    /// An earlier write failed, or another writer took over.
+    pub async fn commit_with_queued(
+        &self,
+        mut commit: Commit,
+        rows: impl Fn(&QueuedWrites) -> Vec<WriteRow>,
+        barrier: Option<Barrier>,
+    ) -> Result<(), Error> {
+        let mut inner = self.inner.lock().await;
+        commit.writes = inner.queue.writes().iter().flat_map(rows).collect();
+        self.pipeline.room(commit.bytes()).await?;
+        let (_, mut barriers) = inner.queue.take_writes();
+        barriers.extend(barrier);
+        self.put(&mut inner, commit, barriers).await
+    }
+
+    async fn put(
+        &self,
+        inner: &mut Inner,
+        mut commit: Commit,
+        barriers: Vec<Barrier>,
+    ) -> Result<(), Error> {
         commit.slot = inner.slot;
         commit.checkpoint.branch = inner.slot.branch;
         commit.open = inner.open.take();
@@ -267,7 +299,8 @@ impl RunWriter {
             Durability::Async if is_first && commit.open.is_none() => self.pipeline.defer_first(),
             _ => {}
         }
-        self.pipeline.push(Write::Commit(Box::new(commit)));
+        let write = Write::Commit(Box::new(commit));
+        self.pipeline.push(write, barriers);
         if waits && !may_be_last {
             self.pipeline.drained().await?;
         }

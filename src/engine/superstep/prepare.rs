@@ -73,7 +73,9 @@ pub async fn prepare(
             continue;
         };
         let rows = execution.put_writes(task.id, &task.path, writes.clone());
-        persist::enqueue(execution, rows, None, false).await;
+        // Another attempt may find another result in its cache, or none.
+        let barrier = persist::barrier(execution);
+        persist::enqueue(execution, rows, barrier, None, true).await;
         one.stored = writes;
     }
     Ok(prepared)

@@ -8,6 +8,7 @@ use crate::{
     checkpoint::Pending,
     engine::{
         apply::Writes,
+        barrier::Barrier,
         callback, emit,
         error::{Error, Mistake},
         error_handler,
@@ -81,12 +82,14 @@ pub async fn record(
             let mut writes = control;
             writes.extend(output);
             let rows = execution.put_writes(task.id, &task.path, writes.clone());
+            let mut barrier = None;
             if task.node != START_NODE {
+                barrier = persist::barrier(execution);
                 callback::node_end(execution, index, &writes);
                 emit::messages(execution, index, &writes, &mut results.present);
                 emit::update(execution, index, &writes, false);
             }
-            enqueue(execution, &task, rows, others_run).await;
+            enqueue(execution, &task, (rows, barrier), others_run).await;
         }
         TaskEnd::Interrupted(interrupts) => {
             if !interrupts.is_empty() {
@@ -98,8 +101,9 @@ pub async fn record(
                 for kind in [Kind::Updates, Kind::Values, Kind::Tasks] {
                     persist::before_naming(execution, kind).await?;
                 }
+                let barrier = persist::barrier(execution);
                 emit::interrupts(execution, index, &interrupts);
-                enqueue(execution, &task, rows, others_run).await;
+                enqueue(execution, &task, (rows, barrier), others_run).await;
             }
             results.interrupts.push((index, interrupts));
         }
@@ -112,6 +116,7 @@ pub async fn record(
                 withdraw_client_resume(execution).await;
             }
             let failure = error.to_value();
+            let barrier = persist::barrier(execution);
             let mut writes: Writes = control;
             if !writes.is_empty() && task.node != START_NODE {
                 // A resume value was used: LangGraph emits an update without content.
@@ -132,7 +137,7 @@ pub async fn record(
                 persist::before_naming(execution, Kind::Tasks).await?;
                 emit::failure(execution, &task, failure);
             }
-            enqueue(execution, &task, rows, others_run).await;
+            enqueue(execution, &task, (rows, barrier), others_run).await;
             match handler {
                 Some(handler) => results.handlers.push(handler),
                 None => results.failures.push((index, error)),
@@ -143,14 +148,19 @@ pub async fn record(
 }
 
 /// Queues what a task wrote, with the record that it has used the client's resume value if it has.
-async fn enqueue(execution: &Execution, task: &PlannedTask, rows: Vec<Pending>, others_run: bool) {
+async fn enqueue(
+    execution: &Execution,
+    task: &PlannedTask,
+    (rows, barrier): (Vec<Pending>, Option<Barrier>),
+    others_run: bool,
+) {
     // What is not stored of the task needs no record either.
     let used = if execution.stores {
         execution.context.recovery.record_use(&task.ns)
     } else {
         None
     };
-    persist::enqueue(execution, rows, used, others_run).await;
+    persist::enqueue(execution, rows, barrier, used, others_run).await;
 }
 
 /// The node that used the client's resume value refused it: no later run uses it.
@@ -161,5 +171,5 @@ async fn withdraw_client_resume(execution: &mut Execution) {
     }
     let none = vec![(RESUME.into(), Value::Null)];
     let rows = execution.put_writes(TaskId::NULL, &Arc::from(""), none);
-    persist::enqueue(execution, rows, None, false).await;
+    persist::enqueue(execution, rows, None, None, false).await;
 }

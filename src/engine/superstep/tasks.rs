@@ -58,9 +58,14 @@ pub async fn run(execution: &mut Execution, counts: u32) -> Result<Option<Vec<In
     let tasks = execution.tasks.iter();
     let writes: Vec<Writes> = tasks.map(|task| execution.output_of(task.id)).collect();
     let all = fan_out::count(writes.iter().flatten());
-    fan_out::check(execution, "the nodes of this superstep start", all)
-        .map_err(|error| error.at(|| execution.location()))?;
-    apply_step(execution, &writes)?;
+    let applied = fan_out::check(execution, "the nodes of this superstep start", all)
+        .map_err(|error| error.at(|| execution.location()))
+        .and_then(|()| apply_step(execution, &writes));
+    if let Err(error) = applied {
+        persist::pass_barriers(execution).await;
+        return Err(error);
+    }
+    let barrier = persist::barrier(execution);
     if shows(execution, writes.iter().flatten()) {
         emit::values(execution);
     }
@@ -71,7 +76,7 @@ pub async fn run(execution: &mut Execution, counts: u32) -> Result<Option<Vec<In
     }
     execution.replaying = false;
     execution.supersteps += counts;
-    persist::checkpoint(execution, Source::Loop).await?;
+    persist::checkpoint(execution, Source::Loop, barrier).await?;
     Ok(None)
 }
 
@@ -121,7 +126,8 @@ async fn run_tasks(execution: &mut Execution) -> Result<Results, Error> {
             Ok(output) => TaskEnd::Returned(output),
             Err(error) => TaskEnd::Failed(error),
         };
-        record(execution, &mut results, index, (end, vec![]), false).await?;
+        let others_run = !set.is_empty() || alone.is_some();
+        record(execution, &mut results, index, (end, vec![]), others_run).await?;
     }
     if let Some((index, job)) = alone {
         // Nothing to run beside it: no need for a task of the runtime.

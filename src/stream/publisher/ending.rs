@@ -103,8 +103,9 @@ impl Publisher {
         let writer = logging.writer.clone();
         logging.is_ending = false;
         logging.is_ended = true;
+        logging.is_over = true;
         if !is_known {
-            logging.next = logging.visible;
+            logging.next = logging.logged;
         }
         let failure = last.failure.as_ref();
         let failure = failure.map(|(class, message)| (&**class, &**message));
@@ -132,7 +133,7 @@ impl Publisher {
             };
             logging.is_ending = false;
             // Nothing is on its way.
-            logging.next = logging.visible;
+            logging.next = logging.logged;
             state.queue()
         };
         if let Some(writer) = writer {

@@ -1,9 +1,14 @@
-//! Streams that have a log: their frames are shown once they are stored.
+//! Streams that have a log: their frames are shown once they are stored, and so is what they tell of.
 
-use std::{collections::VecDeque, pin::pin, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    pin::pin,
+    sync::Arc,
+};
 
 use super::{Publisher, State, push_failure};
 use crate::{
+    engine::Barrier,
     id::TreeId,
     stream::{
         buffer::{Buffer, Sealed},
@@ -42,8 +47,14 @@ pub(super) struct Logging {
     pub is_ending: bool,
     /// Number of the next frame for the writer.
     pub(super) next: u64,
-    /// Number of the next frame to be shown.
-    pub visible: u64,
+    /// Number of the frame behind the last one that is stored.
+    pub(super) logged: u64,
+    /// What is to be stored before frames are shown: number of the first one that waits for it, in order.
+    barriers: BTreeMap<u64, u64>,
+    /// How many there were.
+    barrier_count: u64,
+    /// The run has come to its end: what was to be stored is, or never will be.
+    pub(super) is_over: bool,
     /// Chunks that are on their way to the log.
     pub(super) on_way: usize,
     /// What is stored, oldest first: the last frame of each part, and its bytes.
@@ -55,7 +66,7 @@ impl State {
     /// Number of the frame behind the last one that is shown.
     pub(super) fn end(&self) -> u64 {
         match &self.logging {
-            Some(logging) => logging.visible,
+            Some(logging) => logging.visible(),
             None => self.buffer.next(),
         }
     }
@@ -86,7 +97,7 @@ impl State {
     pub(super) fn show_unlogged(&mut self) {
         if let Some(logging) = &mut self.logging {
             logging.next = self.buffer.next();
-            logging.visible = logging.next;
+            logging.logged = logging.next;
         }
     }
 
@@ -95,11 +106,11 @@ impl State {
         let Some(logging) = &mut self.logging else {
             return;
         };
-        self.buffer.shrink_to(RECENT.min(most), logging.visible);
+        self.buffer.shrink_to(RECENT.min(most), logging.visible());
         self.buffer.shrink_to(most, u64::MAX);
         let first = self.buffer.first();
         logging.next = logging.next.max(first);
-        logging.visible = logging.visible.max(first);
+        logging.logged = logging.logged.max(first);
     }
 }
 
@@ -116,7 +127,10 @@ impl Publisher {
             is_ended: false,
             is_ending: false,
             next,
-            visible: next,
+            logged: next,
+            barriers: BTreeMap::new(),
+            barrier_count: 0,
+            is_over: false,
             on_way: 0,
             parts: VecDeque::new(),
             stored: 0,
@@ -159,7 +173,9 @@ impl Publisher {
             return;
         };
         logging.next = first;
-        logging.visible = first;
+        logging.logged = first;
+        logging.barriers.clear();
+        logging.is_over = false;
         state.buffer = Buffer::new(first, true);
         if self.has_started() {
             state.encoder.start(&mut state.buffer);
@@ -223,7 +239,7 @@ impl Publisher {
         }
         // What an earlier attempt wrote is no longer in memory.
         if first >= state.buffer.first() {
-            logging.visible = logging.visible.max(last + 1);
+            logging.logged = logging.logged.max(last + 1);
         }
         let trim = logging.count(last, chunk.frames.len());
         state.shrink(self.limits.retained);
@@ -251,7 +267,7 @@ impl Publisher {
         let is_own = logging.owner.map(|owner| owner.epoch) == chunk.epoch;
         let first = u64::try_from(chunk.first).unwrap_or(0);
         let mut writer = None;
-        if !is_own && first >= logging.visible {
+        if !is_own && first >= logging.logged {
             // It was taken while this attempt began.
             logging.next = first;
             writer = state.queue();
@@ -273,8 +289,39 @@ impl Publisher {
         self.notify.notify_waiters();
     }
 
-    /// Waits until its frames are stored and shown, or another process executes the run.
+    /// A point behind which frames are shown once the barrier is dropped; `None` without a log.
+    pub(super) fn add_barrier(&self) -> Option<Barrier> {
+        if !self.resumable {
+            return None;
+        }
+        let mut state = self.state.lock();
+        let next = state.buffer.next();
+        let logging = state.logging.as_mut()?;
+        logging.barrier_count += 1;
+        let number = logging.barrier_count;
+        logging.barriers.insert(number, next);
+        let own = self.own.clone();
+        Some(Barrier::new(move || {
+            if let Some(publisher) = own.upgrade() {
+                publisher.pass(|logging| {
+                    logging.barriers.remove(&number);
+                });
+            }
+        }))
+    }
+
+    /// Passes barriers, and lets readers have what is behind them.
+    fn pass(&self, pass: impl FnOnce(&mut Logging)) {
+        if let Some(logging) = &mut self.state.lock().logging {
+            pass(logging);
+        }
+        self.notify.notify_waiters();
+    }
+
+    /// Waits until its frames are stored and shown, or another process executes the run, which is over here: it waits for no
+    /// barrier.
     pub async fn flushed(&self) {
+        self.pass(|logging| logging.is_over = true);
         loop {
             let mut notified = pin!(self.notify.notified());
             notified.as_mut().enable();
@@ -283,7 +330,7 @@ impl Publisher {
                 let Some(logging) = &state.logging else {
                     return;
                 };
-                if logging.visible >= state.buffer.next() || !state.writes() {
+                if logging.logged >= state.buffer.next() || !state.writes() {
                     return;
                 }
             }
@@ -299,10 +346,10 @@ impl Publisher {
         let mut state = self.state.lock();
         match &mut state.logging {
             Some(logging) if is_permanent && logging.owner.is_some() && !logging.is_ended => {
-                logging.is_ended = true;
+                (logging.is_ended, logging.is_over) = (true, true);
                 // Somebody ended the run here, and nobody else executes it.
                 if std::mem::take(&mut logging.is_fenced) {
-                    logging.next = logging.visible;
+                    logging.next = logging.logged;
                 }
             }
             _ => return false,
@@ -326,6 +373,12 @@ impl Publisher {
 }
 
 impl Logging {
+    /// Number of the next frame to be shown.
+    pub(super) fn visible(&self) -> u64 {
+        let first = self.barriers.first_key_value().filter(|_| !self.is_over);
+        first.map_or(self.logged, |(_, frame)| self.logged.min(*frame))
+    }
+
     /// Counts what was stored; the frame before which the log is to be removed, if it has too much.
     fn count(&mut self, last: u64, bytes: usize) -> Option<i64> {
         self.stored += bytes;

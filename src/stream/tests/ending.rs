@@ -21,7 +21,7 @@ use crate::{
     value::Value,
 };
 
-const EPOCH: i64 = 7;
+pub const EPOCH: i64 = 7;
 
 /// A log that writes chunks when it is told whether it takes them.
 struct Slow {
@@ -82,15 +82,16 @@ impl Log for Slow {
     }
 }
 
-struct Rig {
-    publisher: Arc<Publisher>,
+/// A stream whose log writes when the test says so.
+pub struct Rig {
+    pub publisher: Arc<Publisher>,
     reader: Subscription,
     written: Arc<Mutex<Vec<NewChunk>>>,
     turns: mpsc::UnboundedSender<bool>,
 }
 
 impl Rig {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let (turns, take) = mpsc::unbounded_channel();
         let written = Arc::new(Mutex::new(vec![]));
         let log = Arc::new(Slow {
@@ -114,48 +115,49 @@ impl Rig {
         rig
     }
 
-    fn own(&self, epoch: i64) {
+    pub fn own(&self, epoch: i64) {
         let tree = TreeId(Uuid::nil());
         self.publisher.own(RunOwner { tree, epoch });
     }
 
-    fn send(&self, number: i64) {
+    pub fn send(&self, number: i64) {
         self.publisher.emit(custom(Value::Int(number)));
     }
 
     /// Until the writer has taken what there is.
-    async fn taken(&self) {
+    pub async fn taken(&self) {
         for _ in 0..10 {
             yield_now().await;
         }
     }
 
     /// Lets the log take what is on its way, or refuse it.
-    async fn write(&self, takes: bool) {
+    pub async fn write(&self, takes: bool) {
         self.turns.send(takes).unwrap();
         // The writer gathers frames for a moment.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 
     /// First and last number and epoch of what the log has.
-    fn log(&self) -> Vec<(i64, i64, Option<i64>)> {
+    pub fn log(&self) -> Vec<(i64, i64, Option<i64>)> {
         let written = self.written.lock();
         let of = |chunk: &NewChunk| (chunk.first, chunk.last, chunk.epoch);
         written.iter().map(of).collect()
     }
 
-    async fn last(&self) -> LastFrames {
+    pub async fn last(&self) -> LastFrames {
         self.publisher.take_last(None).await
     }
 
     /// The values that the reader is shown now.
-    fn shown(&mut self) -> Vec<i64> {
+    pub fn shown(&mut self) -> Vec<i64> {
         let shown = now(&mut self.reader).into_iter();
         shown.filter_map(|(_, data, _)| data.as_i64()).collect()
     }
 }
 
-fn numbers(last: &LastFrames) -> Vec<(i64, i64)> {
+/// First and last number of each chunk.
+pub fn numbers(last: &LastFrames) -> Vec<(i64, i64)> {
     let of = |chunk: &NewChunk| (chunk.first, chunk.last);
     last.chunks().iter().map(of).collect()
 }

@@ -25,6 +25,7 @@ use super::supersteps;
 on_both_storages!(
     checkpoints_are_named_when_they_are_stored,
     streams_that_are_ahead_name_no_checkpoint_that_is_not_stored,
+    streams_that_can_be_resumed_show_no_superstep_that_is_not_stored,
     a_failure_that_names_its_checkpoint_is_shown_when_that_is_stored,
     an_interrupt_is_shown_when_its_checkpoint_is_stored,
 );
@@ -214,6 +215,26 @@ fn streams_that_are_ahead_name_no_checkpoint_that_is_not_stored(place: &Place) {
     let stored = shown.stored.len();
     println!("{ahead} checkpoints were made, {stored} stored");
     assert!(ahead > stored + 1, "{ahead} and {stored}: it was ahead");
+}
+
+fn streams_that_can_be_resumed_show_no_superstep_that_is_not_stored(place: &Place) {
+    let modes = json!(["values", "updates", "tasks", "events", "custom"]);
+    let resumable = [
+        ("stream_resumable", json!(true)),
+        ("stream_subgraphs", json!(true)),
+    ];
+    let shown = shown_before_its_commit(place, &modes, &resumable);
+    shown.names_what_is_stored();
+    let of_node = |event: &&Event, what: &str| {
+        event.data["event"] == what && event.data["metadata"]["langgraph_node"].is_string()
+    };
+    // Two of them are the input and the start. All others are shown.
+    let stored = shown.stored.len() - 2;
+    assert_eq!(Shown::count(&shown.events, "updates"), stored);
+    let ended = |event: &&Event| of_node(event, "on_chain_end") && event.data["name"] != "stray";
+    assert_eq!(shown.events.iter().filter(ended).count(), stored);
+    let all = shown.all.len() - 2;
+    assert_eq!(Shown::count(&shown.whole, "updates"), all);
 }
 
 /// What a node's route did wrong is told with the checkpoint at which that happened.

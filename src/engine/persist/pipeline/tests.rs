@@ -15,9 +15,10 @@ use crate::{
     value::Map,
 };
 
+mod barriers;
 mod gather;
-mod lead;
 mod shared_memory;
+mod writer;
 
 /// A storage that writes what it gets when the test says so: steps of the supersteps of each
 /// transaction, none for a flush.
@@ -118,7 +119,8 @@ impl Rig {
     /// Adds supersteps of so many bytes without waiting for room.
     fn push(&self, steps: impl IntoIterator<Item = i64>, bytes: usize) {
         for step in steps {
-            self.pipeline.push(Write::Commit(superstep(step, bytes)));
+            self.pipeline
+                .push(Write::Commit(superstep(step, bytes)), vec![]);
         }
     }
 
@@ -334,7 +336,7 @@ async fn the_bytes_of_a_superstep_are_those_of_all_its_rows() {
         let rig = Rig::new(limits);
         let mut commit = superstep(0, 10);
         change(&mut commit, node.clone(), event.clone());
-        rig.pipeline.push(Write::Commit(commit));
+        rig.pipeline.push(Write::Commit(commit), vec![]);
         assert!(rig.has_room(10_000 - most), "{least}");
         assert!(!rig.has_room(10_001 - least), "{least}");
     }
@@ -372,9 +374,9 @@ async fn results_of_tasks_and_what_opens_a_branch_go_alone_in_their_order() {
         name: None,
         run: None,
     });
-    rig.pipeline.push(Write::Commit(opening));
+    rig.pipeline.push(Write::Commit(opening), vec![]);
     rig.push([1, 2], 1);
-    rig.pipeline.push(flush());
+    rig.pipeline.push(flush(), vec![]);
     rig.push([3], 1);
     for steps in [vec![0], vec![1, 2], vec![], vec![3]] {
         assert_eq!(rig.next().await, steps);
@@ -449,7 +451,7 @@ async fn nothing_is_left_when_results_wait_or_all_is_written() {
     rig.push([0], 10);
     assert_eq!(rig.next().await, [0]);
     rig.push([1], 10);
-    rig.pipeline.push(flush());
+    rig.pipeline.push(flush(), vec![]);
     let pipeline = rig.pipeline.clone();
     let taking = tokio::spawn(async move { pipeline.take_rest().await });
     rig.end(Ok(())).await;

@@ -116,7 +116,7 @@ async fn results_of_tasks_wait_for_nothing_else_to_be_written() {
     rig.end(Ok(())).await;
     let begin = Instant::now();
     rig.push([1], 10);
-    rig.pipeline.push(flush());
+    rig.pipeline.push(flush(), vec![]);
     assert_eq!(rig.next().await, [1]);
     rig.end(Ok(())).await;
     assert!(rig.next().await.is_empty(), "the flush");

@@ -1,9 +1,14 @@
-//! Closing the lead of a run for a while.
+//! The writer of a run: its lead may be closed for a while, and a graph inside may be dropped.
 
 use super::*;
-use crate::engine::persist::{
-    lead::Lead,
-    writer::{Durability, RunWriter},
+use crate::{
+    checkpoint::Pending,
+    engine::persist::{
+        lead::Lead,
+        queue::QueuedWrites,
+        writer::{Durability, RunWriter},
+    },
+    id::TaskId,
 };
 
 #[tokio::test(start_paused = true)]
@@ -66,4 +71,49 @@ async fn a_run_whose_lead_is_closed_waits_for_each_superstep_until_it_is_open_ag
     assert!(is_ahead());
     drop(writer);
     lead.close().stored().await.unwrap();
+}
+
+/// A node that has run out of time is dropped with the graph inside, wherever that is.
+#[tokio::test(start_paused = true)]
+async fn results_of_other_tasks_stay_queued_if_a_graph_inside_is_dropped_before_its_commit_has_room()
+ {
+    let (begin, mut begun) = mpsc::unbounded_channel();
+    let (ends, end) = mpsc::unbounded_channel();
+    let saver = Arc::new(Slow {
+        begun: begin,
+        ends: tokio::sync::Mutex::new(end),
+    });
+    let ahead = RunAhead {
+        supersteps: 1,
+        ..RunAhead::default()
+    };
+    let (lead, fenced) = (Lead::default(), CancellationToken::new());
+    let durability = Durability::Async;
+    let writer = RunWriter::new(saver, slot(), None, durability, (ahead, lead), fenced);
+    writer.commit(*superstep(0, 10)).await.unwrap();
+    assert_eq!(begun.recv().await.unwrap(), [0]);
+    let result = Pending {
+        task: TaskId(Uuid::nil()),
+        path: "".into(),
+        idx: 0,
+        channel: "a".into(),
+        value: crate::value::Value::Int(1),
+    };
+    let queued = QueuedWrites {
+        ns: "".into(),
+        checkpoint: CheckpointId(Uuid::nil()),
+        writes: vec![result],
+        barrier: None,
+    };
+    writer.enqueue([queued], false).await;
+    let inside = writer.commit_with_queued(*superstep(1, 10), |_| vec![], None);
+    assert!(inside.now_or_never().is_none());
+    ends.send(Ok(())).unwrap();
+    let flush = tokio::spawn({
+        let writer = writer.clone();
+        async move { writer.flush().await }
+    });
+    assert!(begun.recv().await.unwrap().is_empty());
+    ends.send(Ok(())).unwrap();
+    flush.await.unwrap().unwrap();
 }

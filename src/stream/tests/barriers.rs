@@ -1,0 +1,110 @@
+//! What comes behind a barrier is in the log at once, and is shown when the barrier is passed.
+
+use crate::engine::{Barrier, Sink};
+
+use super::ending::{EPOCH, Rig, numbers};
+
+impl Rig {
+    fn barrier(&self) -> Barrier {
+        self.publisher.barrier().unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_behind_a_barrier_waits_and_what_is_before_it_does_not() {
+    let mut rig = Rig::new();
+    rig.send(1);
+    rig.send(2);
+    let first = rig.barrier();
+    rig.send(3);
+    let second = rig.barrier();
+    rig.send(4);
+    rig.taken().await;
+    rig.write(true).await;
+    assert_eq!(rig.log(), [(1, 5, Some(EPOCH))]);
+    assert_eq!((rig.shown(), rig.publisher.last()), (vec![1, 2], 3));
+    // The order of events is that in which they came, whichever is stored first.
+    drop(second);
+    assert!(rig.shown().is_empty());
+    let third = rig.barrier();
+    rig.send(5);
+    drop(first);
+    assert_eq!(rig.shown(), [3, 4]);
+    drop(third);
+    assert!(rig.shown().is_empty(), "it is not in the log");
+    rig.write(true).await;
+    assert_eq!(rig.shown(), [5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_barrier_that_is_kept_up_lets_nothing_pass_until_the_run_is_over() {
+    let mut rig = Rig::new();
+    rig.barrier().keep_up();
+    rig.send(1);
+    rig.taken().await;
+    rig.write(true).await;
+    assert_eq!(rig.log(), [(1, 2, Some(EPOCH))]);
+    assert!(rig.shown().is_empty());
+    rig.publisher.flushed().await;
+    assert_eq!(rig.shown(), [1]);
+    // Nor does it wait for one that comes then.
+    let late = rig.barrier();
+    rig.send(2);
+    rig.taken().await;
+    rig.write(true).await;
+    assert_eq!(rig.shown(), [2]);
+    drop(late);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_behind_barriers_is_shown_with_the_end() {
+    let mut rig = Rig::new();
+    rig.send(1);
+    rig.taken().await;
+    rig.write(true).await;
+    let barrier = rig.barrier();
+    rig.send(2);
+    rig.taken().await;
+    rig.write(true).await;
+    rig.send(3);
+    let mut last = rig.last().await;
+    assert_eq!(numbers(&last), [(4, 4), (5, 5)]);
+    assert_eq!(rig.shown(), [1]);
+    barrier.keep_up();
+    last.stored_at(vec![4, 5]);
+    assert!(rig.publisher.ended(last));
+    assert_eq!(rig.shown(), [2, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_closed_shows_all_that_is_in_the_log() {
+    let mut rig = Rig::new();
+    let barrier = rig.barrier();
+    rig.send(1);
+    rig.taken().await;
+    rig.write(true).await;
+    assert!(rig.shown().is_empty());
+    rig.publisher.close();
+    assert_eq!(rig.shown(), [1]);
+    drop(barrier);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_attempt_waits_for_no_barrier_of_the_one_before() {
+    let mut rig = Rig::new();
+    rig.send(1);
+    rig.taken().await;
+    rig.write(true).await;
+    rig.barrier().keep_up();
+    let earlier = rig.barrier();
+    rig.publisher.begin_attempt(2, 1_000);
+    rig.own(EPOCH + 1);
+    let own = rig.barrier();
+    rig.send(3);
+    drop(earlier);
+    rig.taken().await;
+    rig.write(true).await;
+    assert!(!rig.shown().contains(&3));
+    drop(own);
+    assert!(rig.shown().contains(&3));
+}
