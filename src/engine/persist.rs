@@ -58,20 +58,11 @@ fn writer_of(execution: &Execution) -> Option<&Arc<RunWriter>> {
 }
 
 /// From here on, events of a run whose stream has a log are shown once what the barrier goes with is stored. Nothing for an
-/// execution that stores nothing, or only when it ends.
+/// execution that stores nothing, or only when it ends, or whose storage has failed: a later attempt has the stream then.
 pub fn barrier(execution: &Execution) -> Option<Barrier> {
-    if execution.stores_at_exit() {
-        return None;
-    }
-    writer_of(execution).and_then(|_| execution.context.sink.barrier())
-}
-
-/// Passes the barriers of what is queued: its superstep failed, and it may be stored much later, if the node around the
-/// graph goes on.
-pub async fn pass_barriers(execution: &Execution) {
-    if let Some(writer) = writer_of(execution) {
-        writer.pass_barriers().await;
-    }
+    let writer = writer_of(execution)?;
+    let stores = !execution.stores_at_exit() && !writer.has_failed();
+    stores.then(|| execution.context.sink.barrier()).flatten()
 }
 
 /// Makes everything that is queued durable: tasks wait or failed, and no commit follows.

@@ -208,6 +208,11 @@ impl Pipeline {
         self.wait_until(has_room).await
     }
 
+    /// Whether a write has failed.
+    pub fn has_failed(&self) -> bool {
+        self.state.lock().failed.is_some()
+    }
+
     /// Waits until everything is durable.
     ///
     /// # Errors

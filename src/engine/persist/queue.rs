@@ -91,13 +91,6 @@ impl Queue {
         std::mem::take(&mut self.writes)
     }
 
-    /// Passes the barriers of the results.
-    pub fn pass_barriers(&mut self) {
-        for queued in &mut self.writes {
-            queued.barrier = None;
-        }
-    }
-
     /// Drops the writes at a checkpoint.
     pub fn discard_at(&mut self, ns: &str, checkpoint: CheckpointId) {
         for queued in self.take_all() {

@@ -90,6 +90,11 @@ impl RunWriter {
         self.pipeline.saver()
     }
 
+    /// Whether a write has failed: nothing is stored any more.
+    pub fn has_failed(&self) -> bool {
+        self.pipeline.has_failed()
+    }
+
     /// When supersteps have to be durable.
     pub fn durability(&self) -> Durability {
         self.durability
@@ -104,11 +109,6 @@ impl RunWriter {
     pub async fn existing_slot(&self) -> Slot {
         let inner = self.inner.lock().await;
         inner.open.as_ref().map_or(inner.slot, |open| open.source)
-    }
-
-    /// Passes the barriers of the queued writes.
-    pub async fn pass_barriers(&self) {
-        self.inner.lock().await.queue.pass_barriers();
     }
 
     /// Drops queued writes at a checkpoint that is never stored.
@@ -159,6 +159,11 @@ impl RunWriter {
             return;
         }
         inner.scheduled = true;
+        self.flush_soon();
+    }
+
+    /// Writes what is queued within a moment.
+    fn flush_soon(self: &Arc<Self>) {
         let writer = self.clone();
         tokio::spawn(async move {
             tokio::time::sleep(WINDOW).await;
@@ -194,12 +199,18 @@ impl RunWriter {
     ///
     /// # Errors
     /// The storage failed, or another writer took over.
-    pub async fn flush(&self) -> Result<(), Error> {
-        let mut inner = self.inner.lock().await;
-        if inner.queue.has_writes() {
-            self.start_flush(&mut inner).await?;
-        }
-        self.pipeline.drained().await
+    pub async fn flush(self: &Arc<Self>) -> Result<(), Error> {
+        let left = Left(Some(self));
+        let result = async {
+            let mut inner = self.inner.lock().await;
+            if inner.queue.has_writes() {
+                self.start_flush(&mut inner).await?;
+            }
+            self.pipeline.drained().await
+        };
+        let result = result.await;
+        left.nothing();
+        result
     }
 
     /// Stores the branch that the run opens, without what is queued, if that copies what is pending where it begins: from
@@ -255,19 +266,26 @@ impl RunWriter {
     /// [Writes a checkpoint](Self::commit) together with everything that is queued, of which `rows` makes the rows. The
     /// barrier, and those of what is queued, are passed when it is durable.
     ///
-    /// Where this is dropped before it returns, either everything is on its way or the queue is as it was.
+    /// Where this is dropped before it returns, either everything is on its way or the queue is as it was, and is written
+    /// within a moment.
     ///
     /// # Errors
     /// An earlier write failed, or another writer took over.
     pub async fn commit_with_queued(
-        &self,
+        self: &Arc<Self>,
         mut commit: Commit,
         rows: impl Fn(&QueuedWrites) -> Vec<WriteRow>,
         barrier: Option<Barrier>,
     ) -> Result<(), Error> {
+        let left = Left(Some(self));
         let mut inner = self.inner.lock().await;
         commit.writes = inner.queue.writes().iter().flat_map(rows).collect();
-        self.pipeline.room(commit.bytes()).await?;
+        let room = self.pipeline.room(commit.bytes()).await;
+        left.nothing();
+        if let Err(error) = room {
+            barrier.into_iter().for_each(Barrier::keep_up);
+            return Err(error);
+        }
         let (_, mut barriers) = inner.queue.take_writes();
         barriers.extend(barrier);
         self.put(&mut inner, commit, barriers).await
@@ -360,5 +378,27 @@ impl RunWriter {
         }
         self.pipeline.drained().await?;
         Ok(inner.slot)
+    }
+}
+
+/// Whoever was to write what is queued may be dropped meanwhile, with the node that it is for. Then others of the run still
+/// wait for that to be shown.
+struct Left<'a>(Option<&'a Arc<RunWriter>>);
+
+impl Left<'_> {
+    /// Nothing is left to do.
+    fn nothing(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Left<'_> {
+    fn drop(&mut self) {
+        if let Some(writer) = self.0
+            && writer.durability != Durability::Exit
+            && tokio::runtime::Handle::try_current().is_ok()
+        {
+            writer.flush_soon();
+        }
     }
 }

@@ -62,7 +62,7 @@ pub async fn run(execution: &mut Execution, counts: u32) -> Result<Option<Vec<In
         .map_err(|error| error.at(|| execution.location()))
         .and_then(|()| apply_step(execution, &writes));
     if let Err(error) = applied {
-        persist::pass_barriers(execution).await;
+        persist::flush(execution).await?;
         return Err(error);
     }
     let barrier = persist::barrier(execution);

@@ -312,16 +312,20 @@ impl Publisher {
 
     /// Passes barriers, and lets readers have what is behind them.
     fn pass(&self, pass: impl FnOnce(&mut Logging)) {
-        if let Some(logging) = &mut self.state.lock().logging {
-            pass(logging);
-        }
+        let mut state = self.state.lock();
+        let Some(logging) = &mut state.logging else {
+            return;
+        };
+        pass(logging);
+        state.shrink(self.limits.retained);
+        state.trim_at = state.buffer.size() + super::SLACK;
+        state.count();
+        drop(state);
         self.notify.notify_waiters();
     }
 
-    /// Waits until its frames are stored and shown, or another process executes the run, which is over here: it waits for no
-    /// barrier.
+    /// Waits until its frames are in the log, or another process executes the run.
     pub async fn flushed(&self) {
-        self.pass(|logging| logging.is_over = true);
         loop {
             let mut notified = pin!(self.notify.notified());
             notified.as_mut().enable();
