@@ -8,8 +8,8 @@
 
 pub use crate::{
     engine::{
-        Body, ClientCommand, Durability, Ended, Error, Event, Finished, Input, Interrupt, Kind,
-        Mistake, RunAhead, Silent, Sink, StateUpdate, Tolerance,
+        Barrier, Body, ClientCommand, Durability, Ended, Error, Event, Finished, Input, Interrupt,
+        Kind, Mistake, RunAhead, Silent, Sink, StateUpdate, Tolerance,
         error::{ErrorLocation, ToParent},
         event::{Callback, CheckpointInfo, TaskInfo, TaskState},
         snapshot::Snapshot,
