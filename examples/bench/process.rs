@@ -28,8 +28,7 @@ pub struct Server {
     pub address: String,
     /// From the start of the process to the line with its address.
     pub start: Duration,
-    /// From the start of the process to its first response of `/ok`.
-    pub healthy: Duration,
+    begin: Instant,
 }
 
 impl Server {
@@ -61,15 +60,18 @@ impl Server {
         let start = begin.elapsed();
         let address = line.trim().trim_end_matches('/');
         let address = address.rsplit_once('/').map_or(address, |(_, last)| last);
-        while !is_healthy(address) {
-            std::thread::yield_now();
-        }
         Self {
             child,
             address: address.to_owned(),
             start,
-            healthy: begin.elapsed(),
+            begin,
         }
+    }
+
+    /// From the start of the process to now, when `/ok` answers 200.
+    pub fn healthy(&self) -> Duration {
+        assert!(is_healthy(&self.address), "{} is not healthy", self.address);
+        self.begin.elapsed()
     }
 
     /// Its number as a process.

@@ -254,6 +254,9 @@ impl Publisher {
 
     /// Ends the stream: readers get the frames that they have not read, and then the end.
     pub fn close(&self) {
+        if let Some(logging) = &mut self.state.lock().logging {
+            logging.barriers.clear();
+        }
         self.closed.store(true, Ordering::Release);
         self.notify.notify_waiters();
     }
@@ -320,7 +323,6 @@ impl Publisher {
             }
         }
         let end = match &state.logging {
-            Some(logging) if closed => logging.logged,
             Some(logging) => logging.visible(),
             None => u64::MAX,
         };

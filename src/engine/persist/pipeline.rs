@@ -379,12 +379,12 @@ impl Pipeline {
             drop(spans);
             // Whoever waited for this transaction alone does not want the next one; who waits on says so again.
             let _ = self.wanted.notified().now_or_never();
-            if result.is_err() {
-                barriers.into_iter().flatten().for_each(Barrier::keep_up);
-                self.end(count, bytes, result);
-            } else {
-                self.end(count, bytes, result);
+            let is_stored = result.is_ok();
+            self.end(count, bytes, result);
+            if is_stored {
                 drop(barriers);
+            } else {
+                barriers.into_iter().flatten().for_each(Barrier::keep_up);
             }
             if self.limits.supersteps > 1 && !self.state.lock().has_gathered(&self.limits) {
                 let _ = tokio::time::timeout_at(next, self.wanted.notified()).await;

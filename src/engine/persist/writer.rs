@@ -200,17 +200,13 @@ impl RunWriter {
     /// # Errors
     /// The storage failed, or another writer took over.
     pub async fn flush(self: &Arc<Self>) -> Result<(), Error> {
-        let left = Left(Some(self));
-        let result = async {
-            let mut inner = self.inner.lock().await;
-            if inner.queue.has_writes() {
-                self.start_flush(&mut inner).await?;
-            }
-            self.pipeline.drained().await
-        };
-        let result = result.await;
-        left.nothing();
-        result
+        let guard = FlushIfDropped(Some(self));
+        let mut inner = self.inner.lock().await;
+        if inner.queue.has_writes() {
+            self.start_flush(&mut inner).await?;
+        }
+        guard.disarm();
+        self.pipeline.drained().await
     }
 
     /// Stores the branch that the run opens, without what is queued, if that copies what is pending where it begins: from
@@ -277,11 +273,11 @@ impl RunWriter {
         rows: impl Fn(&QueuedWrites) -> Vec<WriteRow>,
         barrier: Option<Barrier>,
     ) -> Result<(), Error> {
-        let left = Left(Some(self));
+        let guard = FlushIfDropped(Some(self));
         let mut inner = self.inner.lock().await;
         commit.writes = inner.queue.writes().iter().flat_map(rows).collect();
         let room = self.pipeline.room(commit.bytes()).await;
-        left.nothing();
+        guard.disarm();
         if let Err(error) = room {
             barrier.into_iter().for_each(Barrier::keep_up);
             return Err(error);
@@ -291,6 +287,7 @@ impl RunWriter {
         self.put(&mut inner, commit, barriers).await
     }
 
+    /// Adds the write of a checkpoint, for which there is room.
     async fn put(
         &self,
         inner: &mut Inner,
@@ -381,18 +378,17 @@ impl RunWriter {
     }
 }
 
-/// Whoever was to write what is queued may be dropped meanwhile, with the node that it is for. Then others of the run still
-/// wait for that to be shown.
-struct Left<'a>(Option<&'a Arc<RunWriter>>);
+/// Writes what is queued within a moment, unless it is disarmed: whoever was to write it was dropped with its node, and
+/// others of the run wait for it.
+struct FlushIfDropped<'a>(Option<&'a Arc<RunWriter>>);
 
-impl Left<'_> {
-    /// Nothing is left to do.
-    fn nothing(mut self) {
+impl FlushIfDropped<'_> {
+    fn disarm(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Left<'_> {
+impl Drop for FlushIfDropped<'_> {
     fn drop(&mut self) {
         if let Some(writer) = self.0
             && writer.durability != Durability::Exit

@@ -73,9 +73,10 @@ pub async fn prepare(
             continue;
         };
         let rows = execution.put_writes(task.id, &task.path, writes.clone());
-        // Another attempt may find another result in its cache, or none.
+        // Another attempt may find another result in its cache, or none: a stream that shows this one waits for it.
         let barrier = persist::barrier(execution);
-        persist::enqueue(execution, rows, barrier, None, true).await;
+        let soon = barrier.is_some();
+        persist::enqueue(execution, rows, barrier, None, soon).await;
         one.stored = writes;
     }
     Ok(prepared)

@@ -103,7 +103,6 @@ impl Publisher {
         let writer = logging.writer.clone();
         logging.is_ending = false;
         logging.is_ended = true;
-        logging.is_over = true;
         if !is_known {
             logging.next = logging.logged;
         }

@@ -49,12 +49,10 @@ pub(super) struct Logging {
     pub(super) next: u64,
     /// Number of the frame behind the last one that is stored.
     pub(super) logged: u64,
-    /// What is to be stored before frames are shown: number of the first one that waits for it, in order.
-    barriers: BTreeMap<u64, u64>,
+    /// Barriers that are not passed, by their number: the number of the first frame behind each. Both grow.
+    pub(super) barriers: BTreeMap<u64, u64>,
     /// How many there were.
     barrier_count: u64,
-    /// The run has come to its end: what was to be stored is, or never will be.
-    pub(super) is_over: bool,
     /// Chunks that are on their way to the log.
     pub(super) on_way: usize,
     /// What is stored, oldest first: the last frame of each part, and its bytes.
@@ -130,7 +128,6 @@ impl Publisher {
             logged: next,
             barriers: BTreeMap::new(),
             barrier_count: 0,
-            is_over: false,
             on_way: 0,
             parts: VecDeque::new(),
             stored: 0,
@@ -175,7 +172,6 @@ impl Publisher {
         logging.next = first;
         logging.logged = first;
         logging.barriers.clear();
-        logging.is_over = false;
         state.buffer = Buffer::new(first, true);
         if self.has_started() {
             state.encoder.start(&mut state.buffer);
@@ -242,11 +238,16 @@ impl Publisher {
             logging.logged = logging.logged.max(last + 1);
         }
         let trim = logging.count(last, chunk.frames.len());
+        self.shrink(state);
+        self.notify.notify_waiters();
+        trim
+    }
+
+    /// Drops from memory what was shown, and counts what is left.
+    fn shrink(&self, state: &mut State) {
         state.shrink(self.limits.retained);
         state.trim_at = state.buffer.size() + super::SLACK;
         state.count();
-        self.notify.notify_waiters();
-        trim
     }
 
     /// A chunk is written, or will not be: it is no longer on its way.
@@ -303,23 +304,19 @@ impl Publisher {
         let own = self.own.clone();
         Some(Barrier::new(move || {
             if let Some(publisher) = own.upgrade() {
-                publisher.pass(|logging| {
-                    logging.barriers.remove(&number);
-                });
+                publisher.pass(number);
             }
         }))
     }
 
-    /// Passes barriers, and lets readers have what is behind them.
-    fn pass(&self, pass: impl FnOnce(&mut Logging)) {
+    /// Removes a barrier, and lets readers have what is behind it.
+    fn pass(&self, barrier: u64) {
         let mut state = self.state.lock();
         let Some(logging) = &mut state.logging else {
             return;
         };
-        pass(logging);
-        state.shrink(self.limits.retained);
-        state.trim_at = state.buffer.size() + super::SLACK;
-        state.count();
+        logging.barriers.remove(&barrier);
+        self.shrink(&mut state);
         drop(state);
         self.notify.notify_waiters();
     }
@@ -350,7 +347,7 @@ impl Publisher {
         let mut state = self.state.lock();
         match &mut state.logging {
             Some(logging) if is_permanent && logging.owner.is_some() && !logging.is_ended => {
-                (logging.is_ended, logging.is_over) = (true, true);
+                logging.is_ended = true;
                 // Somebody ended the run here, and nobody else executes it.
                 if std::mem::take(&mut logging.is_fenced) {
                     logging.next = logging.logged;
@@ -377,9 +374,10 @@ impl Publisher {
 }
 
 impl Logging {
-    /// Number of the next frame to be shown.
+    /// Number of the next frame to be shown. Behind the end of the run no barrier counts: what was to be stored is, or never
+    /// will be.
     pub(super) fn visible(&self) -> u64 {
-        let first = self.barriers.first_key_value().filter(|_| !self.is_over);
+        let first = self.barriers.first_key_value().filter(|_| !self.is_ended);
         first.map_or(self.logged, |(_, frame)| self.logged.min(*frame))
     }
 

@@ -5,6 +5,20 @@ use crate::engine::{Barrier, Sink};
 use super::ending::{EPOCH, Rig, numbers};
 
 impl Rig {
+    /// One whose reader has been shown a first event.
+    async fn begun() -> Self {
+        let rig = Self::new();
+        rig.send(1);
+        rig.stored().await;
+        rig
+    }
+
+    /// All that was sent is in the log.
+    async fn stored(&self) {
+        self.taken().await;
+        self.write(true).await;
+    }
+
     fn barrier(&self) -> Barrier {
         self.publisher.barrier().unwrap()
     }
@@ -19,8 +33,7 @@ async fn what_is_behind_a_barrier_waits_and_what_is_before_it_does_not() {
     rig.send(3);
     let second = rig.barrier();
     rig.send(4);
-    rig.taken().await;
-    rig.write(true).await;
+    rig.stored().await;
     assert_eq!(rig.log(), [(1, 5, Some(EPOCH))]);
     assert_eq!((rig.shown(), rig.publisher.last()), (vec![1, 2], 3));
     // The order of events is that in which they came, whichever is stored first.
@@ -41,8 +54,7 @@ async fn a_barrier_that_is_kept_up_lets_nothing_pass_until_the_run_is_over() {
     let mut rig = Rig::new();
     rig.barrier().keep_up();
     rig.send(1);
-    rig.taken().await;
-    rig.write(true).await;
+    rig.stored().await;
     assert_eq!(rig.log(), [(1, 2, Some(EPOCH))]);
     assert!(rig.shown().is_empty());
     rig.publisher.flushed().await;
@@ -53,14 +65,10 @@ async fn a_barrier_that_is_kept_up_lets_nothing_pass_until_the_run_is_over() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_behind_barriers_is_shown_with_the_end() {
-    let mut rig = Rig::new();
-    rig.send(1);
-    rig.taken().await;
-    rig.write(true).await;
+    let mut rig = Rig::begun().await;
     let barrier = rig.barrier();
     rig.send(2);
-    rig.taken().await;
-    rig.write(true).await;
+    rig.stored().await;
     rig.send(3);
     let mut last = rig.last().await;
     assert_eq!(numbers(&last), [(4, 4), (5, 5)]);
@@ -76,20 +84,16 @@ async fn a_stream_that_is_closed_shows_all_that_is_in_the_log() {
     let mut rig = Rig::new();
     let barrier = rig.barrier();
     rig.send(1);
-    rig.taken().await;
-    rig.write(true).await;
+    rig.stored().await;
     assert!(rig.shown().is_empty());
     rig.publisher.close();
-    assert_eq!(rig.shown(), [1]);
+    assert_eq!((rig.shown(), rig.publisher.last()), (vec![1], 2));
     drop(barrier);
 }
 
 #[tokio::test(start_paused = true)]
 async fn another_attempt_waits_for_no_barrier_of_the_one_before() {
-    let mut rig = Rig::new();
-    rig.send(1);
-    rig.taken().await;
-    rig.write(true).await;
+    let mut rig = Rig::begun().await;
     rig.barrier().keep_up();
     let earlier = rig.barrier();
     rig.publisher.begin_attempt(2, 1_000);
@@ -97,8 +101,7 @@ async fn another_attempt_waits_for_no_barrier_of_the_one_before() {
     let own = rig.barrier();
     rig.send(3);
     drop(earlier);
-    rig.taken().await;
-    rig.write(true).await;
+    rig.stored().await;
     assert!(!rig.shown().contains(&3));
     drop(own);
     assert!(rig.shown().contains(&3));

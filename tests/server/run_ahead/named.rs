@@ -225,13 +225,14 @@ fn streams_that_can_be_resumed_show_no_superstep_that_is_not_stored(place: &Plac
     ];
     let shown = shown_before_its_commit(place, &modes, &resumable);
     shown.names_what_is_stored();
-    let of_node = |event: &&Event, what: &str| {
-        event.data["event"] == what && event.data["metadata"]["langgraph_node"].is_string()
-    };
     // Two of them are the input and the start. All others are shown.
     let stored = shown.stored.len() - 2;
     assert_eq!(Shown::count(&shown.events, "updates"), stored);
-    let ended = |event: &&Event| of_node(event, "on_chain_end") && event.data["name"] != "stray";
+    let ended = |event: &&Event| {
+        let data = &event.data;
+        let is_of_node = data["metadata"]["langgraph_node"].is_string() && data["name"] != "stray";
+        data["event"] == "on_chain_end" && is_of_node
+    };
     assert_eq!(shown.events.iter().filter(ended).count(), stored);
     let all = shown.all.len() - 2;
     assert_eq!(Shown::count(&shown.whole, "updates"), all);
