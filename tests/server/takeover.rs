@@ -1,5 +1,7 @@
 //! Runs whose process dies, at every point where that can make a difference: another process takes
 //! them over, and nobody can tell afterwards.
+
+mod ahead;
 mod crash;
 mod one_request;
 mod saved;
@@ -42,7 +44,6 @@ in_sync_and_async!(
 );
 
 on_both_storages!(
-    supersteps_that_shared_a_transaction_are_all_stored_or_run_anew,
     what_is_stored_at_the_end_is_all_or_nothing,
     a_message_is_answered_once,
     a_run_that_kills_three_processes_ends_as_error,
@@ -159,47 +160,6 @@ fn the_limit_of_supersteps_does_not_count_what_takes_a_stored_input(
             &format!("engine::before_commit=abort@{hit}"),
         );
         assert_eq!(left(&thread), whole, "died at commit {hit}");
-    }
-}
-
-fn supersteps_that_shared_a_transaction_are_all_stored_or_run_anew(place: &Place) {
-    let rig = Rig::new(place);
-    let step = Step::run("fault")
-        .input(json!({"how": "endless", "trace": "$TRACE"}))
-        .with("config", json!({"recursion_limit": 40}))
-        .with("durability", json!("async"));
-    for fault in [
-        "engine::before_commit=abort@2",
-        "engine::after_commit=abort@5",
-        "engine::after_commit=abort@20",
-        "engine::before_commit=abort@35",
-    ] {
-        let thread = rig.thread("fault");
-        rig.dies_of(&step, &thread, fault);
-        let client = rig.restart("");
-        let run = rig.runs(&thread).remove(0);
-        assert_eq!(client.end_of(&thread, &run), "error", "{fault}");
-        let traces = rig.traces(&thread);
-        assert_eq!(traces.len(), 40, "{fault}: {traces:?}");
-        let again = traces.values().map(|times| times - 1).sum::<usize>();
-        println!("{fault}: {again} supersteps ran again");
-        // Sixteen that had ended, and the one that was running.
-        assert!(again <= 17, "{fault}: {again} supersteps ran again");
-        // Newest first: each is the child of the next one, and none is missing or there twice.
-        let history = client.history(&thread);
-        let of = |state: &Value, key: &str| state[key]["checkpoint_id"].clone();
-        let parents: Vec<_> = history
-            .iter()
-            .map(|one| of(one, "parent_checkpoint"))
-            .collect();
-        let ids: Vec<_> = history.iter().map(|one| of(one, "checkpoint")).collect();
-        assert_eq!(ids[1..], parents[..ids.len() - 1], "{fault}");
-        let steps: Vec<_> = history
-            .iter()
-            .map(|one| one["metadata"]["step"].as_i64())
-            .collect();
-        let expected: Vec<_> = (-1..=40).rev().map(Some).collect();
-        assert_eq!(steps, expected, "{fault}");
     }
 }
 

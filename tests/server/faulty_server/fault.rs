@@ -14,6 +14,8 @@ struct Fault {
     how: Option<String>,
     /// Anything a client wants to see again.
     note: Option<Value>,
+    /// After so many supersteps a run without end ends after all.
+    most: Option<usize>,
     /// Milliseconds that each superstep takes.
     pause: Option<u64>,
     /// Bytes of the text that each superstep writes, another one each time.
@@ -61,7 +63,9 @@ async fn bad(state: Fault, ctx: Ctx) -> Result<Command<Fault>> {
     match state.how.as_deref() {
         Some("panic") => panic!("this node panics on purpose"),
         Some("error") => Err(Raised::new("ValueError", "no luck").into()),
-        Some("endless") => Ok(done.goto("bad")),
+        Some("endless") if state.most.is_none_or(|most| state.done.len() + 1 < most) => {
+            Ok(done.goto("bad"))
+        }
         _ => Ok(done),
     }
 }

@@ -372,6 +372,11 @@ impl Rig {
 
     /// Performs a step in a process that must die of it.
     pub fn dies_of(&self, step: &Step, thread: &str, fault: &str) {
+        assert!(self.may_die_of(step, thread, fault), "{fault}");
+    }
+
+    /// Performs a step in a process that may die of it: whether it has.
+    pub fn may_die_of(&self, step: &Step, thread: &str, fault: &str) -> bool {
         let script = Script::new("sync").steps([step.clone()]);
         let prepared = Prepared {
             thread: thread.to_owned(),
@@ -379,13 +384,20 @@ impl Rig {
             runs: 0,
         };
         let (path, body) = self.request(&script, 0, &prepared);
-        self.restart(fault);
-        assert!(self.dies_or_ends(thread, &path, &body), "{fault}");
+        if !self.server.borrow_mut().starts_with("FAILPOINTS", fault) {
+            return true;
+        }
+        self.dies_or_ends(thread, &path, &body)
     }
 
     /// Starts the process again and waits until it has died of what it finds.
     pub fn dies_again(&self, fault: &str) {
         self.server.borrow_mut().dies_with("FAILPOINTS", fault);
+    }
+
+    /// Waits until it has died.
+    pub fn has_died(&self) {
+        self.server.borrow_mut().wait();
     }
 
     pub fn restart(&self, fault: &str) -> Client {

@@ -290,19 +290,20 @@ impl Server {
 
     /// As [`Server::restart`], with one variable of its environment changed.
     pub fn restart_with(&mut self, name: &str, value: &str) {
-        self.setup.environment.retain(|(known, _)| known != name);
-        self.setup
-            .environment
-            .push((name.to_owned(), value.to_owned()));
+        self.set(name, value);
         self.restart();
+    }
+
+    /// As [`Server::restart_with`], where it may die before it listens: whether it listens.
+    pub fn starts_with(&mut self, name: &str, value: &str) -> bool {
+        self.set(name, value);
+        self.kill();
+        self.listens()
     }
 
     /// As [`Server::restart_with`], where it dies, maybe before it listens; waits for that.
     pub fn dies_with(&mut self, name: &str, value: &str) -> ExitStatus {
-        self.setup.environment.retain(|(known, _)| known != name);
-        self.setup
-            .environment
-            .push((name.to_owned(), value.to_owned()));
+        self.set(name, value);
         self.kill();
         drop(self.spawn());
         self.wait()
@@ -324,18 +325,32 @@ impl Server {
         first_line
     }
 
+    /// Changes a variable of the environment of those processes that are started from now on.
+    fn set(&mut self, name: &str, value: &str) {
+        let environment = &mut self.setup.environment;
+        environment.retain(|(known, _)| known != name);
+        environment.push((name.to_owned(), value.to_owned()));
+    }
+
     fn launch(&mut self) {
+        let listens = self.listens();
+        assert!(
+            listens,
+            "the server did not say first on stdout where it listens"
+        );
+    }
+
+    /// Starts the process: whether it says where it listens.
+    fn listens(&mut self) -> bool {
         let first_line = self.spawn();
         // An ended server closes its output, which drops the sender.
-        let line = first_line.recv_timeout(PATIENCE);
-        let Some(url) = line.ok().and_then(|line| {
-            line.strip_prefix("listening on ")
-                .map(|url| url.trim_end_matches('/').to_owned())
-        }) else {
-            panic!("the server did not say first on stdout where it listens");
+        let line = first_line.recv_timeout(PATIENCE).unwrap_or_default();
+        let Some(url) = line.strip_prefix("listening on ") else {
+            return false;
         };
-        self.base_url = url;
+        self.base_url = url.trim_end_matches('/').to_owned();
         self.listening_with = memory::resident(self.pid());
+        true
     }
 }
 
