@@ -112,10 +112,12 @@ impl Hub {
         is_new
     }
 
-    /// Adds the stream of an attempt, before it starts; a stream of the same run is replaced.
+    /// Adds the stream of an attempt, before it starts; a stream of the same run is replaced, which goes on in the log.
     pub fn replace(&self, publisher: Arc<Publisher>) {
         let mut state = self.state.lock();
-        state.forget(publisher.run());
+        if let Some(earlier) = state.forget(publisher.run()) {
+            earlier.publisher.fence();
+        }
         self.add(&mut state, publisher);
     }
 

@@ -78,6 +78,12 @@ pub struct LogChunk {
     pub frames: Vec<u8>,
 }
 
+/// Whether there may be more behind chunks that were read at once.
+pub fn is_full(chunks: &[LogChunk]) -> bool {
+    let bytes: usize = chunks.iter().map(|chunk| chunk.frames.len()).sum();
+    chunks.len() as i64 >= READ_CHUNKS || bytes as i64 >= READ_BYTES
+}
+
 /// What is stored of a run that has gone with its thread, as long as its log is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TemporaryRun {

@@ -8,7 +8,7 @@ mod saved;
 mod traces;
 
 use crash::{Rig, Script, Step};
-use serde_json::{Value, json};
+use serde_json::json;
 use test_support::on_both_storages;
 use test_support::place::Place;
 use test_support::talk::until;

@@ -45,6 +45,8 @@ pub(super) struct Logging {
     pub is_ended: bool,
     /// The last frames are on their way with the final row: nothing may follow them.
     pub is_ending: bool,
+    /// Number of the first frame of the attempt that this process executes.
+    first: u64,
     /// Number of the next frame for the writer.
     pub(super) next: u64,
     /// Number of the frame behind the last one that is stored.
@@ -124,6 +126,7 @@ impl Publisher {
             is_fenced: false,
             is_ended: false,
             is_ending: false,
+            first: next,
             next,
             logged: next,
             barriers: BTreeMap::new(),
@@ -169,6 +172,7 @@ impl Publisher {
         let Some(logging) = &mut state.logging else {
             return;
         };
+        logging.first = first;
         logging.next = first;
         logging.logged = first;
         logging.barriers.clear();
@@ -309,6 +313,36 @@ impl Publisher {
         }))
     }
 
+    /// The number of its first frame that those who watch the thread are not shown yet, since it waits for a barrier here.
+    pub fn first_behind_barrier(&self) -> Option<u64> {
+        let state = self.state.lock();
+        let logging = state.logging.as_ref().filter(|log| !log.is_fenced);
+        logging.and_then(Logging::first_behind_barrier)
+    }
+
+    /// Whether the frame with this number is of the attempt that this process executes, or executed last. What is in the log
+    /// of others may have been left out there since.
+    pub fn is_current(&self, number: u64) -> bool {
+        let state = self.state.lock();
+        let logging = state.logging.as_ref();
+        logging.is_none_or(|log| !log.is_fenced && number >= log.first)
+    }
+
+    /// Waits until the frame with this number waits for no barrier.
+    pub async fn passes(&self, number: u64) {
+        loop {
+            let mut notified = pin!(self.notify.notified());
+            notified.as_mut().enable();
+            if self
+                .first_behind_barrier()
+                .is_none_or(|first| number < first)
+            {
+                return;
+            }
+            notified.await;
+        }
+    }
+
     /// Removes a barrier, and lets readers have what is behind it.
     fn pass(&self, barrier: u64) {
         let mut state = self.state.lock();
@@ -374,11 +408,17 @@ impl Publisher {
 }
 
 impl Logging {
-    /// Number of the next frame to be shown. Behind the end of the run no barrier counts: what was to be stored is, or never
-    /// will be.
+    /// Number of the next frame to be shown.
     pub(super) fn visible(&self) -> u64 {
-        let first = self.barriers.first_key_value().filter(|_| !self.is_ended);
-        first.map_or(self.logged, |(_, frame)| self.logged.min(*frame))
+        let first = self.first_behind_barrier();
+        first.map_or(self.logged, |first| self.logged.min(first))
+    }
+
+    /// Number of the first frame that waits for a barrier. Behind the end of the run none does: what was to be stored is, or
+    /// never will be.
+    fn first_behind_barrier(&self) -> Option<u64> {
+        let first = self.barriers.values().next().copied();
+        first.filter(|_| !self.is_ended)
     }
 
     /// Counts what was stored; the frame before which the log is to be removed, if it has too much.

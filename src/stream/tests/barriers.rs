@@ -1,5 +1,9 @@
 //! What comes behind a barrier is in the log at once, and is shown when the barrier is passed.
 
+use std::pin::pin;
+
+use futures::FutureExt;
+
 use crate::engine::{Barrier, Sink};
 
 use super::ending::{EPOCH, Rig, numbers};
@@ -105,4 +109,44 @@ async fn another_attempt_waits_for_no_barrier_of_the_one_before() {
     assert!(!rig.shown().contains(&3));
     drop(own);
     assert!(rig.shown().contains(&3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_watches_the_thread_learns_which_frame_waits_and_when_it_waits_no_longer() {
+    let rig = Rig::begun().await;
+    let publisher = &rig.publisher;
+    let passes = |number| publisher.passes(number).now_or_never().is_some();
+    assert_eq!(publisher.first_behind_barrier(), None);
+    let barrier = rig.barrier();
+    rig.send(2);
+    let next = rig.barrier();
+    rig.send(3);
+    let first = publisher.first_behind_barrier().unwrap();
+    assert!(passes(first - 1) && !passes(first) && !passes(first + 1));
+    let mut waits = pin!(publisher.passes(first));
+    assert!(waits.as_mut().now_or_never().is_none());
+    drop(barrier);
+    waits.await;
+    assert!(passes(first) && !passes(first + 1));
+    next.keep_up();
+    assert!(!passes(first + 1), "the storage may have lost it");
+    publisher.fence();
+    assert!(passes(first + 1), "somebody else executes the run");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_attempt_has_left_behind_a_barrier_is_for_the_log_to_tell() {
+    let rig = Rig::begun().await;
+    rig.barrier().keep_up();
+    rig.send(2);
+    rig.stored().await;
+    let publisher = &rig.publisher;
+    let waits = publisher.first_behind_barrier().unwrap();
+    assert!(publisher.is_current(waits));
+    publisher.begin_attempt(2, 1_000);
+    rig.own(EPOCH + 1);
+    assert!(publisher.passes(waits).now_or_never().is_some());
+    assert!(!publisher.is_current(waits) && publisher.is_current(1_001));
+    publisher.fence();
+    assert!(!publisher.is_current(1_001), "it is executed elsewhere");
 }

@@ -26,6 +26,7 @@ on_both_storages!(
     checkpoints_are_named_when_they_are_stored,
     streams_that_are_ahead_name_no_checkpoint_that_is_not_stored,
     streams_that_can_be_resumed_show_no_superstep_that_is_not_stored,
+    streams_of_a_thread_show_no_superstep_that_is_not_stored_of_a_run_that_can_be_resumed,
     a_failure_that_names_its_checkpoint_is_shown_when_that_is_stored,
     an_interrupt_is_shown_when_its_checkpoint_is_stored,
 );
@@ -104,26 +105,44 @@ impl Gated {
         known(&self.place, &self.server)
     }
 
-    /// Waits until nothing more comes of a stream because commits wait, then opens the gate and reads the rest of it.
-    fn shown(&self, stream: Reader) -> Shown {
+    fn is_reached(&self) {
         until("a commit waits at the gate", || {
             self.server.output().contains("a fail point was reached")
         });
-        until("the stream waits for a commit", || {
-            stream.seen.lock().1.elapsed() > Duration::from_secs(3)
+    }
+
+    /// Waits until nothing more comes of a stream because commits wait, then opens the gate and reads the rest of it.
+    fn shown(&self, stream: Reader) -> Shown {
+        let [shown] = self.shown_to([stream]);
+        shown
+    }
+
+    /// The same for several streams.
+    fn shown_to<const N: usize>(&self, streams: [Reader; N]) -> [Shown; N] {
+        self.is_reached();
+        until("the streams wait for a commit", || {
+            let quiet = |stream: &Reader| stream.seen.lock().1.elapsed() > Duration::from_secs(3);
+            streams.iter().all(quiet)
         });
-        let events = stream.seen.lock().0.clone();
+        let events = streams.each_ref().map(Reader::events);
         let stored = self.stored();
         fs::remove_file(&self.gate).unwrap();
-        stream.thread.join().unwrap();
-        let whole = stream.seen.lock().0.clone();
-        assert!(whole.len() > events.len());
-        Shown {
-            events,
-            stored,
-            all: self.stored(),
-            whole,
-        }
+        let whole = streams.map(|stream| {
+            stream.thread.join().unwrap();
+            stream.seen.lock().0.clone()
+        });
+        let all = self.stored();
+        let mut whole = whole.into_iter();
+        events.map(|events| {
+            let whole = whole.next().unwrap();
+            assert!(whole.len() > events.len());
+            Shown {
+                events,
+                stored: stored.clone(),
+                all: all.clone(),
+                whole,
+            }
+        })
     }
 }
 
@@ -135,17 +154,38 @@ struct Reader {
 }
 
 impl Reader {
-    fn of(mut open: Open) -> Self {
+    fn of(open: Open) -> Self {
+        Self::up_to(open, |_| false)
+    }
+
+    /// The stream of a thread, up to the end of a run.
+    fn of_thread(client: &Client, thread: &str, headers: &[(&str, &str)]) -> Self {
+        let path =
+            format!("/threads/{thread}/stream?stream_modes=run_modes&stream_modes=lifecycle");
+        let open = client.open("GET", &path, headers, b"");
+        assert_eq!(open.status, 200);
+        Self::up_to(open, |event| event.data["status"] == "run_done")
+    }
+
+    fn up_to(mut open: Open, is_last: fn(&Event) -> bool) -> Self {
         let seen = Arc::new(Mutex::new((vec![], Instant::now())));
         let seen_there = seen.clone();
         let thread = thread::spawn(move || {
             while let Some(event) = open.event() {
+                let is_over = is_last(&event);
                 let mut seen = seen_there.lock();
                 seen.0.push(event);
                 seen.1 = Instant::now();
+                if is_over {
+                    break;
+                }
             }
         });
         Self { seen, thread }
+    }
+
+    fn events(&self) -> Vec<Event> {
+        self.seen.lock().0.clone()
     }
 }
 
@@ -236,6 +276,35 @@ fn streams_that_can_be_resumed_show_no_superstep_that_is_not_stored(place: &Plac
     assert_eq!(shown.events.iter().filter(ended).count(), stored);
     let all = shown.all.len() - 2;
     assert_eq!(Shown::count(&shown.whole, "updates"), all);
+}
+
+/// Whether they are there when the run begins, or come in its middle and read what is in the log.
+fn streams_of_a_thread_show_no_superstep_that_is_not_stored_of_a_run_that_can_be_resumed(
+    place: &Place,
+) {
+    let gated = Gated::start(place, "@10");
+    let client = Client::of(&gated.server);
+    let thread = client.thread();
+    let first = Reader::of_thread(&client, &thread, &[]);
+    let body = with(
+        supersteps(80, json!({"pause": 25})),
+        "stream_resumable",
+        true,
+    );
+    let answer = client.post(&format!("/threads/{thread}/runs"), &body);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    gated.is_reached();
+    let later = Reader::of_thread(&client, &thread, &[("last-event-id", "-1")]);
+    for shown in gated.shown_to([first, later]) {
+        let stored = shown.stored.len() - 2;
+        assert_eq!(Shown::count(&shown.events, "updates"), stored);
+        let all = shown.all.len() - 2;
+        assert_eq!(Shown::count(&shown.whole, "updates"), all);
+        // Nothing comes twice, or out of its order.
+        let positions = shown.whole.iter().filter_map(|event| event.id.as_ref());
+        let positions: Vec<u64> = positions.map(|id| id.parse().unwrap()).collect();
+        assert!(positions.is_sorted_by(|a, b| a < b), "{positions:?}");
+    }
 }
 
 /// What a node's route did wrong is told with the checkpoint at which that happened.
