@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use crate::{
     checkpoint,
     id::{RunId, ThreadId},
-    runs::{request::Target, shared::hints::ChangeWatch},
+    runs::{self, request::Target, shared::hints::ChangeWatch},
     stream::{
         Position, Publisher, SinceThread, Subject, ThreadFrame, ThreadSubscription, Watched, log,
     },
@@ -68,6 +68,7 @@ impl ThreadEntries {
     pub async fn ready(&self) {
         match &self.barrier {
             Some((publisher, number)) => publisher.passes(*number).await,
+            None if !self.waiting.is_empty() => {}
             None => self.frames.ready().await,
         }
     }
@@ -79,18 +80,18 @@ impl ThreadEntries {
                 publisher.passes(*number).await;
                 self.barrier = None;
             }
+            if let Some(found) = self.replay().await {
+                return found;
+            }
+            if self.barrier.is_some() {
+                continue;
+            }
             if !self.waiting.is_empty() {
                 let waiting = mem::take(&mut self.waiting);
                 let shown = self.take(waiting);
                 if !shown.is_empty() {
                     return Watched::Frames(shown);
                 }
-                continue;
-            }
-            if let Some(found) = self.replay().await {
-                return found;
-            }
-            if self.barrier.is_some() {
                 continue;
             }
             let is_shared = self.service.shared.parts.log.is_shared();
@@ -113,11 +114,11 @@ impl ThreadEntries {
     /// What the log has for the watcher at this moment; `None` when the watcher has all of it that may be shown.
     /// Nothing is lost when the call is dropped before it returns.
     pub async fn replay(&mut self) -> Option<Watched> {
-        while self.is_behind && self.waiting.is_empty() {
+        while self.is_behind && self.barrier.is_none() {
             match self.read_log().await {
                 Ok(Some(found)) => return Some(found),
-                Ok(None) if !self.waiting.is_empty() => {}
-                Ok(None) => self.is_behind = false,
+                // The next one may wait, and others behind what was read.
+                Ok(None) => self.is_behind &= self.barrier.is_some(),
                 Err(error) => {
                     tracing::warn!(%error, thread = %self.thread, "the log of a thread could not be read");
                     sleep(POLL).await;
@@ -127,30 +128,25 @@ impl ThreadEntries {
         None
     }
 
-    /// The next entries of the log; `None` when the watcher has all of them.
+    /// The next entries of the log; `None` when the watcher has all of them, or the next one waits.
     async fn read_log(&mut self) -> Result<Option<Watched>, checkpoint::Error> {
-        let last = self.last.unwrap_or(0);
-        let after = i64::try_from(last).unwrap_or(i64::MAX);
-        let log = &self.service.shared.parts.log;
-        let chunks = log.chunks_of_thread(self.thread, after).await?;
-        let Some(first) = chunks.first() else {
-            return Ok(None);
+        let (mut all, is_full) = match self.stored().await? {
+            Stored::Gap(gap) => return Ok(Some(gap)),
+            Stored::Entries(all, _) if self.publishers().are_superseded(&all) => {
+                // An attempt has begun, maybe while they were read; by now the log knows what is left of the one before.
+                match self.stored().await? {
+                    Stored::Gap(gap) => return Ok(Some(gap)),
+                    Stored::Entries(all, is_full) => (all, is_full),
+                }
+            }
+            Stored::Entries(all, is_full) => (all, is_full),
         };
-        let first = u64::try_from(first.position).unwrap_or(0);
-        if let Some(resumed) = self.resumed.take()
-            && resumed != Position::START
-            && first > last.saturating_add(1)
-        {
-            let gone = Position::numbered(first - 1);
-            return Ok(Some(Watched::Gap(resumed, gone)));
-        }
-        let mut all = vec![];
-        let is_full = log::is_full(&chunks);
-        for chunk in chunks {
-            all.extend(ThreadFrame::of_chunk(chunk, last)?);
-        }
-        self.waiting = all.split_off(self.open(&all));
-        if !self.waiting.is_empty() {
+        // Of those that waited here it has what is stored.
+        self.waiting.retain(|frame| !frame.position.is_logged());
+        let mut blocked = all.split_off(self.open(&all));
+        if !blocked.is_empty() {
+            blocked.append(&mut self.waiting);
+            self.waiting = blocked;
             // What is stored from now on comes of this process, or with a hint.
             self.is_behind = is_full;
         }
@@ -161,62 +157,122 @@ impl ThreadEntries {
         Ok((!all.is_empty()).then_some(Watched::Frames(all)))
     }
 
-    /// Those of the entries of this process that come next. Of what other processes wrote before the
-    /// rest, the log is to be read first, and the rest with it.
-    fn take(&mut self, frames: Vec<ThreadFrame>) -> Vec<ThreadFrame> {
-        let open = self.open(&frames);
+    /// What the log has behind the last entry, and whether it may have more. Nothing of it is shown yet.
+    async fn stored(&mut self) -> Result<Stored, checkpoint::Error> {
+        let last = self.last.unwrap_or(0);
+        let after = i64::try_from(last).unwrap_or(i64::MAX);
+        let log = &self.service.shared.parts.log;
+        let chunks = log.chunks_of_thread(self.thread, after).await?;
+        if let Some(first) = chunks.first() {
+            let first = u64::try_from(first.position).unwrap_or(0);
+            if let Some(resumed) = self.resumed.take()
+                && resumed != Position::START
+                && first > last.saturating_add(1)
+            {
+                let gone = Position::numbered(first - 1);
+                return Ok(Stored::Gap(Watched::Gap(resumed, gone)));
+            }
+        }
+        let is_full = log::is_full(&chunks);
+        let mut all = vec![];
+        for chunk in chunks {
+            all.extend(ThreadFrame::of_chunk(chunk, last)?);
+        }
+        Ok(Stored::Entries(all, is_full))
+    }
+
+    /// Those of these entries that come next. Before the one that does not follow the last, the log is read, which has it
+    /// and those of what is stored that come behind it.
+    fn take(&mut self, mut frames: Vec<ThreadFrame>) -> Vec<ThreadFrame> {
+        let waiting = frames.split_off(self.open(&frames));
+        let mut publishers = self.publishers();
+        let (mut shown, mut last, mut is_behind) = (vec![], self.last.unwrap_or(0), false);
         let mut frames = frames.into_iter();
-        let mut shown = vec![];
-        for mut frame in frames.by_ref().take(open) {
-            let last = self.last.unwrap_or(0);
+        for mut frame in frames.by_ref() {
             let number = frame.position.number();
             if !frame.position.is_logged() {
                 frame.position = frame.position.not_before(last);
                 shown.push(frame);
-            } else if number > last.saturating_add(1) || self.is_superseded(&frame) {
-                self.is_behind = true;
+            } else if number > last.saturating_add(1) || publishers.are_superseded([&frame]) {
+                is_behind = number > last;
             } else if number > last {
-                self.last = Some(number);
+                last = number;
                 shown.push(frame);
             }
+            if is_behind {
+                break;
+            }
         }
-        self.waiting = frames.collect();
+        self.last = Some(last);
+        self.waiting = frames.chain(waiting).collect();
+        if is_behind {
+            self.waiting.retain(|frame| !frame.position.is_logged());
+            (self.is_behind, self.barrier) = (true, None);
+        }
         shown
     }
 
-    /// Whether another attempt of its run has begun meanwhile: the log has what is left of the one before.
-    fn is_superseded(&self, frame: &ThreadFrame) -> bool {
-        let Subject::Run(run, number) = frame.subject else {
-            return false;
-        };
-        self.publisher(run)
-            .is_some_and(|publisher| !publisher.is_current(number))
-    }
-
-    fn publisher(&self, run: RunId) -> Option<Arc<Publisher>> {
-        let thread = self.thread;
-        self.service.runs.publisher(Target { thread, run })
+    fn publishers(&self) -> Publishers {
+        Publishers {
+            service: self.service.runs.clone(),
+            thread: self.thread,
+            found: HashMap::new(),
+        }
     }
 
     /// How many of these entries wait for no barrier, nor for one that does. Keeps what the next one waits for.
     fn open(&mut self, frames: &[ThreadFrame]) -> usize {
-        let mut runs = HashMap::new();
+        let mut publishers = self.publishers();
+        let mut firsts = HashMap::new();
         for (count, frame) in frames.iter().enumerate() {
             let Subject::Run(run, number) = frame.subject else {
                 continue;
             };
-            let first = runs.entry(run).or_insert_with(|| {
-                let publisher = self.publisher(run)?;
-                let first = publisher.first_behind_barrier()?;
-                Some((publisher, first))
-            });
-            if let Some((publisher, first)) = first
-                && number >= *first
-            {
+            let Some(publisher) = publishers.of(run) else {
+                continue;
+            };
+            let first = firsts.entry(run);
+            let first = first.or_insert_with(|| publisher.first_behind_barrier());
+            if first.is_some_and(|first| number >= first) {
                 self.barrier = Some((publisher.clone(), number));
                 return count;
             }
         }
         frames.len()
+    }
+}
+
+/// What was read of the log.
+enum Stored {
+    /// What the watcher has last is followed by entries that are no longer there.
+    Gap(Watched),
+    /// Entries, and whether there may be more.
+    Entries(Vec<ThreadFrame>, bool),
+}
+
+/// The streams of this process of which entries are, each looked up once.
+struct Publishers {
+    service: runs::Service,
+    thread: ThreadId,
+    found: HashMap<RunId, Option<Arc<Publisher>>>,
+}
+
+impl Publishers {
+    fn of(&mut self, run: RunId) -> Option<&Arc<Publisher>> {
+        let thread = self.thread;
+        let found = self.found.entry(run);
+        let found = found.or_insert_with(|| self.service.publisher(Target { thread, run }));
+        found.as_ref()
+    }
+
+    /// Whether another attempt of the run of one of these entries has begun: the log knows what is left of the one before.
+    fn are_superseded<'a>(&mut self, frames: impl IntoIterator<Item = &'a ThreadFrame>) -> bool {
+        frames.into_iter().any(|frame| match frame.subject {
+            Subject::Run(run, number) if frame.position.is_logged() => {
+                let publisher = self.of(run);
+                publisher.is_some_and(|publisher| !publisher.is_current(number))
+            }
+            _ => false,
+        })
     }
 }
