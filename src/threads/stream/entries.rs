@@ -130,20 +130,23 @@ impl ThreadEntries {
 
     /// The next entries of the log; `None` when the watcher has all of them, or the next one waits.
     async fn read_log(&mut self) -> Result<Option<Watched>, checkpoint::Error> {
-        let (mut all, is_full) = match self.stored().await? {
+        let (mut all, mut is_full) = match self.stored().await? {
             Stored::Gap(gap) => return Ok(Some(gap)),
-            Stored::Entries(all, _) if self.publishers().are_superseded(&all) => {
-                // An attempt has begun, maybe while they were read; by now the log knows what is left of the one before.
-                match self.stored().await? {
-                    Stored::Gap(gap) => return Ok(Some(gap)),
-                    Stored::Entries(all, is_full) => (all, is_full),
-                }
-            }
             Stored::Entries(all, is_full) => (all, is_full),
         };
+        let mut open = self.open(&all);
+        if self.publishers().are_superseded(&all) {
+            // An attempt has begun, maybe while they were read; by now the log knows what is left of the one before.
+            self.barrier = None;
+            (all, is_full) = match self.stored().await? {
+                Stored::Gap(gap) => return Ok(Some(gap)),
+                Stored::Entries(all, is_full) => (all, is_full),
+            };
+            open = self.open(&all);
+        }
         // Of those that waited here it has what is stored.
         self.waiting.retain(|frame| !frame.position.is_logged());
-        let mut blocked = all.split_off(self.open(&all));
+        let mut blocked = all.split_off(open);
         if !blocked.is_empty() {
             blocked.append(&mut self.waiting);
             self.waiting = blocked;
@@ -167,6 +170,7 @@ impl ThreadEntries {
             let first = u64::try_from(first.position).unwrap_or(0);
             if let Some(resumed) = self.resumed.take()
                 && resumed != Position::START
+                && resumed.number() == last
                 && first > last.saturating_add(1)
             {
                 let gone = Position::numbered(first - 1);
