@@ -129,6 +129,16 @@ struct Prepared {
     runs: usize,
 }
 
+impl Prepared {
+    fn on(thread: String) -> Self {
+        Self {
+            thread,
+            ends: vec![],
+            runs: 0,
+        }
+    }
+}
+
 /// Where every crash of a step begins: on SQLite with a copy of the disk, elsewhere with a thread of its own.
 type Beginning = Option<(Prepared, Saved)>;
 
@@ -246,12 +256,7 @@ impl Rig {
     }
 
     fn prepared(&self, script: &Script, steps: usize) -> Prepared {
-        let thread = self.thread(&script_graph(script));
-        let mut prepared = Prepared {
-            thread,
-            ends: vec![],
-            runs: 0,
-        };
+        let mut prepared = Prepared::on(self.thread(&script_graph(script)));
         for at in 0..steps {
             self.perform(script, at, &mut prepared);
         }
@@ -362,31 +367,29 @@ impl Rig {
     /// Performs a step in a process that lives.
     pub fn performs(&self, step: &Step, thread: &str) {
         let script = Script::new("sync").steps([step.clone()]);
-        let mut prepared = Prepared {
-            thread: thread.to_owned(),
-            ends: vec![],
-            runs: 0,
-        };
+        let mut prepared = Prepared::on(thread.to_owned());
         self.perform(&script, 0, &mut prepared);
     }
 
     /// Performs a step in a process that must die of it.
     pub fn dies_of(&self, step: &Step, thread: &str, fault: &str) {
-        assert!(self.may_die_of(step, thread, fault), "{fault}");
+        self.restart(fault);
+        assert!(self.dies_in(step, thread), "{fault}");
     }
 
-    /// Performs a step in a process that may die of it: whether it has.
+    /// The same in a process that may die of it, also when it starts: whether it has.
     pub fn may_die_of(&self, step: &Step, thread: &str, fault: &str) -> bool {
-        let script = Script::new("sync").steps([step.clone()]);
-        let prepared = Prepared {
-            thread: thread.to_owned(),
-            ends: vec![],
-            runs: 0,
-        };
-        let (path, body) = self.request(&script, 0, &prepared);
-        if !self.server.borrow_mut().starts_with("FAILPOINTS", fault) {
-            return true;
+        if self.server.borrow_mut().starts_with("FAILPOINTS", fault) {
+            return self.dies_in(step, thread);
         }
+        self.has_died();
+        true
+    }
+
+    fn dies_in(&self, step: &Step, thread: &str) -> bool {
+        let script = Script::new("sync").steps([step.clone()]);
+        let prepared = Prepared::on(thread.to_owned());
+        let (path, body) = self.request(&script, 0, &prepared);
         self.dies_or_ends(thread, &path, &body)
     }
 
@@ -395,9 +398,10 @@ impl Rig {
         self.server.borrow_mut().dies_with("FAILPOINTS", fault);
     }
 
-    /// Waits until it has died.
+    /// Waits until it has died of a signal, as it does at a fail point.
     pub fn has_died(&self) {
-        self.server.borrow_mut().wait();
+        let status = self.server.borrow_mut().wait();
+        assert_eq!(status.code(), None, "{status}");
     }
 
     pub fn restart(&self, fault: &str) -> Client {
